@@ -1,0 +1,82 @@
+"""What can go wrong, as one tree. `exits.py` turns each branch into an exit code.
+
+    SendonceError                 a sentence for a person: what happened, what state things are in, what to do
+    ├── WrongUsage           2    the command line says something that cannot be meant
+    ├── Refused              1    a human must look; a rerun alone does not cure it
+    ├── Temporary           75    run again, that is safe
+    │   ├── LeaseBusy             another run holds the lease
+    │   ├── ClaimLost             the lease or the ledger is no longer what this run knows
+    │   ├── NoAnswer              Mailchimp could not be reached, or did not answer as the API does
+    │   ├── Interrupted           a signal, or the run's own deadline
+    │   └── NotRecorded           Mailchimp took the send, the ledger could not be written
+    ├── Unusable            78    configuration, credentials or ledger; nothing was sent by this run
+    │   ├── SettingsWrong
+    │   ├── CredentialsRejected
+    │   ├── StateUnusable         folder, ledger file or lock path that cannot be worked with
+    │   └── LedgerDamaged
+    └── InvariantBroken     70    a bug in sendonce
+"""
+
+
+class SendonceError(Exception):
+    """A fault with a sentence for the user. `str(error)` is that sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class WrongUsage(SendonceError):
+    """The command line is wrong."""
+
+
+class Refused(SendonceError):
+    """A human must look. The message says whether anything left."""
+
+
+class Temporary(SendonceError):
+    """Nothing is wrong for good: the same command, later, goes on safely."""
+
+
+class LeaseBusy(Temporary):
+    """Another run holds the lease and did not finish within the wait."""
+
+
+class ClaimLost(Temporary):
+    """The lease changed hands, or the ledger is not the one this run last read."""
+
+
+class NoAnswer(Temporary):
+    """Mailchimp could not be reached, is throttling, or something else answered in its place."""
+
+
+class Interrupted(Temporary):
+    """A signal or the run's own deadline ended the run."""
+
+
+class NotRecorded(Temporary):
+    """Mailchimp took the send (or may have), and the ledger could not be written."""
+
+
+class Unusable(SendonceError):
+    """Configuration, credentials or ledger cannot be used. Nothing was sent by this run."""
+
+
+class SettingsWrong(Unusable):
+    """One or more settings are missing or wrong; the message lists all of them."""
+
+
+class CredentialsRejected(Unusable):
+    """Mailchimp does not accept the key, or its certificate is not valid."""
+
+
+class StateUnusable(Unusable):
+    """The state folder, the ledger file or the lock path cannot be worked with."""
+
+
+class LedgerDamaged(Unusable):
+    """The ledger cannot be read as one. It is left as it is."""
+
+
+class InvariantBroken(SendonceError):
+    """A rule of the protocol does not hold: a bug in sendonce."""

@@ -1,0 +1,160 @@
+"""What the protocol needs of the world. Each port has one adapter, and the tests' own for faults.
+
+Every method may raise the errors named here and no others for a foreseeable fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from sendonce.core.model import (
+        Answer,
+        Batch,
+        Campaign,
+        Checklist,
+        Content,
+        Listing,
+        Page,
+        Reset,
+        Spec,
+    )
+
+
+class Claim(Protocol):
+    """The right to write, as the lease gives it."""
+
+    def is_ours(self) -> bool:
+        """Whether the lease is this run's at this very moment (read from the marker, not remembered)."""
+        ...
+
+
+class LedgerStore(Protocol):
+    """The ledger of one job. A write is one step with its check, or it does not happen."""
+
+    def load(self, date: str) -> Page:
+        """The record of `date` (YYYY-MM-DD), ids under `resets` for it, and the open batches before it.
+
+        Raise LedgerDamaged if it cannot be read as a ledger, StateUnusable if the place cannot be
+        read or the ledger belongs to another API host.
+        """
+        ...
+
+    def save(self, page: Page, batch: Batch) -> Page:
+        """Write `batch` if the claim is ours and the ledger is still `page`; the new page comes back.
+
+        Raise ClaimLost if either does not hold, StateUnusable if it cannot be written.
+        The change must be a legal transition, else InvariantBroken. On return it is on the disk.
+        """
+        ...
+
+    def check(self, page: Page) -> None:
+        """Raise ClaimLost unless the claim is ours and the ledger is still `page`. Writes nothing."""
+        ...
+
+    def check_writable(self) -> None:
+        """Raise StateUnusable if a later `save` could not be written. Changes nothing."""
+        ...
+
+    def reset(self, page: Page, reset: Reset) -> Page:
+        """Forget the batch of `page` and keep it under `resets`. Raises as `save`."""
+        ...
+
+    def rebuild(self, batches: Iterable[Batch]) -> str:
+        """Put a new ledger in place of whatever is there; where the old one was kept, "" if there was none."""
+        ...
+
+    def batches(self) -> tuple[Batch, ...]:
+        """All batches, oldest first. Raises as `load`, but not for another API host."""
+        ...
+
+    def resets(self) -> tuple[Reset, ...]:
+        """All resets, oldest first. Raises as `batches`."""
+        ...
+
+
+class Mailer(Protocol):
+    """Mailchimp. Reads retry on their own and raise NoAnswer, CredentialsRejected or Refused (design §3)."""
+
+    def now(self) -> datetime:
+        """Mailchimp's time: the last Date header plus the seconds since. NoAnswer if there was none."""
+        ...
+
+    def listing(self) -> Listing:
+        """All campaigns (of the audience, where one is set), complete; NoAnswer if it cannot be."""
+        ...
+
+    def campaign(self, campaign_id: str, *, tries: int = 4) -> Campaign | None:
+        """The campaign by id, with settings, recipients and tracking; None if Mailchimp has none (404)."""
+        ...
+
+    def content(self, campaign_id: str) -> Content:
+        """The campaign's content."""
+        ...
+
+    def checklist(self, campaign_id: str) -> Checklist:
+        """Whether Mailchimp calls it ready, and what it holds against it."""
+        ...
+
+    def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
+        """Members who would get a mailing to the audience or segment; None if Mailchimp does not say."""
+        ...
+
+    def create(self, spec: Spec, title: str) -> Campaign:
+        """Create a draft; it has no content yet. One request, never repeated.
+
+        Raise NoAnswer if it may or may not exist now, Refused or CredentialsRejected if Mailchimp said no.
+        """
+        ...
+
+    def write_settings(self, campaign_id: str, spec: Spec, title: str) -> None:
+        """Write settings, recipients and tracking of a draft. One request; raises as `create`."""
+        ...
+
+    def write_content(self, campaign_id: str, content: Content) -> None:
+        """Write the content of a draft. One request; raises as `create`."""
+        ...
+
+    def send(self, campaign_id: str) -> Answer:
+        """POST the send, once, whatever happens. Never raises for what an answer can be."""
+        ...
+
+
+class CampaignSource(Protocol):
+    """`replicate` and `html`: what the day's campaign shall be."""
+
+    def spec(self) -> Spec:
+        """Today's settings and content. Raise Refused if a person must mend the file or the source campaign."""
+        ...
+
+
+class Clock(Protocol):
+    """This machine's time; decides nothing in the protocol but how long to wait."""
+
+    def now(self) -> datetime:
+        """The wall clock, UTC. For `attempts` and for people."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only go forward."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; may be cut short by Interrupted."""
+        ...
+
+
+class Witness(Protocol):
+    """Where a run says what it is doing: the log, and `-v`."""
+
+    def note(self, event: str, **facts: object) -> None:
+        """One event, in words; facts never hold a secret. Never raises."""
+        ...
+
+    def warn(self, message: str) -> None:
+        """Something a person should know though the run goes on. Never raises."""
+        ...
+
