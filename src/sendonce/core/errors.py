@@ -7,7 +7,6 @@
     │   ├── LeaseBusy             another run holds the lease
     │   ├── ClaimLost             the lease or the ledger is no longer what this run knows
     │   ├── NoAnswer              Mailchimp could not be reached, or did not answer as the API does
-    │   ├── Interrupted           a signal, or the run's own deadline
     │   └── NotRecorded           Mailchimp took the send, the ledger could not be written
     ├── Unusable            78    configuration, credentials or ledger; nothing was sent by this run
     │   ├── SettingsWrong
@@ -15,6 +14,8 @@
     │   ├── StateUnusable         folder, ledger file or lock path that cannot be worked with
     │   └── LedgerDamaged
     └── InvariantBroken     70    a bug in sendonce
+
+    Stopped                 75    a signal; outside the tree, see there
 """
 
 
@@ -50,10 +51,6 @@ class NoAnswer(Temporary):
     """Mailchimp could not be reached, is throttling, or something else answered in its place."""
 
 
-class Interrupted(Temporary):
-    """A signal or the run's own deadline ended the run."""
-
-
 class NotRecorded(Temporary):
     """Mailchimp took the send (or may have), and the ledger could not be written."""
 
@@ -80,3 +77,15 @@ class LedgerDamaged(Unusable):
 
 class InvariantBroken(SendonceError):
     """A rule of the protocol does not hold: a bug in sendonce."""
+
+
+class Stopped(BaseException):
+    """A signal asks this run to end.
+
+    No Exception, so that it passes through every `except Exception` between the signal and the protocol:
+    the official client has one around each request, which would turn a SIGTERM into a network fault.
+    """
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(signal_name)
+        self.signal_name = signal_name

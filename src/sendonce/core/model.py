@@ -97,11 +97,12 @@ class Page:
     """What a run needs of the ledger, as it last read it.
 
     `stamp` is the store's own: a write goes through only if the ledger still carries it.
+    `forgotten` are the records of the date that a reset put aside.
     """
 
     stamp: object
     batch: Batch
-    reset_ids: tuple[str, ...] = ()
+    forgotten: tuple[Batch, ...] = ()
     open_earlier: tuple[Batch, ...] = ()
 
 
@@ -243,3 +244,23 @@ class Outcome:
     recipients: int | None = None
     notes: tuple[str, ...] = ()
     is_repeat: bool = False
+
+
+def settled(batch: Batch) -> Outcome | None:
+    """What to say of a date that needs nothing more; None if a run has work to do."""
+    if batch.state is State.SKIPPED:
+        return Outcome(Ending.SKIPPED, batch.date, f"{batch.date} is skipped: {batch.reason}.")
+    if batch.state is not State.SENT:
+        return None
+    main = batch.main
+    if main is None:
+        return Outcome(Ending.ALREADY_SENT, batch.date, f"{batch.date} was already sent.")
+    return Outcome(
+        Ending.ALREADY_SENT,
+        batch.date,
+        f'{batch.date} was already sent: "{main.title}" ({main.id}).',
+        campaign_id=main.id,
+        title=main.title,
+        emails_sent=main.emails_sent,
+        recipients=main.recipients,
+    )

@@ -36,7 +36,7 @@ class LedgerStore(Protocol):
     """The ledger of one job. A write is one step with its check, or it does not happen."""
 
     def load(self, date: str) -> Page:
-        """The record of `date` (YYYY-MM-DD), ids under `resets` for it, and the open batches before it.
+        """The record of `date` (YYYY-MM-DD), those under `resets` for it, and the open batches before it.
 
         Raise LedgerDamaged if it cannot be read as a ledger, StateUnusable if the place cannot be
         read or the ledger belongs to another API host.
@@ -44,7 +44,9 @@ class LedgerStore(Protocol):
         ...
 
     def save(self, page: Page, batch: Batch) -> Page:
-        """Write `batch` if the claim is ours and the ledger is still `page`; the new page comes back.
+        """Write `batch` if the claim is ours and the ledger is still `page`; the page as it is then comes back.
+
+        The batch is that of the page's date or one of its `open_earlier`; the new page is of the same date.
 
         Raise ClaimLost if either does not hold, StateUnusable if it cannot be written.
         The change must be a legal transition, else InvariantBroken. On return it is on the disk.

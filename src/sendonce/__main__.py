@@ -1,0 +1,28 @@
+"""`sendonce`, and `python -m sendonce`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line and end with its exit code."""
+    _open_closed_descriptors()
+    from sendonce.cli import run  # noqa: PLC0415 - nothing may open a file before the line above
+
+    sys.exit(run())
+
+
+def _open_closed_descriptors() -> None:
+    """Cron and `>&-` may start us without descriptors 0 to 2: the next file opened, the ledger say, would get
+    one of their numbers, and a message would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+"""What Mailchimp's answers mean: the table of answers, row by row (see docs/protocol.md).
+
+Reads are repeated, nothing else is. A row that is neither a clear yes nor a clear no is never taken for either.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from mailchimp_marketing.api.campaigns_api import CampaignsApi
+from mailchimp_marketing.api.lists_api import ListsApi
+from mailchimp_marketing.api.ping_api import PingApi
+
+from sendonce.adapters.mailchimp.wire import Lost, NeverLeft, Reply, Wire
+from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
+from sendonce.core.model import (
+    Accepted,
+    Answer,
+    Campaign,
+    Checklist,
+    Content,
+    Listing,
+    No,
+    NotSent,
+    Spec,
+    Unclear,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sendonce.core.ports import Clock, Witness
+
+CAMPAIGN_ID = re.compile(r"[0-9a-f]{6,20}")
+READ_TRIES = 4
+BACKOFF_S = 0.5
+RETRY_AFTER_AT_MOST_S = 30
+PAGE = 500
+"""Mailchimp's support advises 500; 1000 runs into gateway timeouts (facts §5)."""
+LISTED_FIELDS = [
+    "total_items",
+    *(
+        f"campaigns.{name}"
+        for name in (
+            "id", "web_id", "type", "create_time", "status", "emails_sent", "send_time",
+            "recipients.list_id", "recipients.recipient_count", "settings.title",
+        )
+    ),
+]  # fmt: skip
+OK, NO_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 204, 401, 403, 404
+REQUEST_TIMEOUT, TOO_MANY, BAD_REQUEST = 408, 429, 400
+CLIENT_ERRORS = range(400, 500)
+
+
+class Mailchimp:
+    """Mailchimp, for one key and audience. Satisfies core.ports.Mailer."""
+
+    def __init__(
+        self, wire: Wire, clock: Clock, witness: Witness, *, list_id: str, timeout_s: float, key_from: str
+    ) -> None:
+        self._wire, self._clock, self._witness = wire, clock, witness
+        self._list_id, self._timeout_s, self._key_from = list_id, timeout_s, key_from
+        self._date: datetime | None = None
+        self._date_at_s = 0.0
+        self._campaigns = CampaignsApi(wire.client)
+        self._lists = ListsApi(wire.client)
+        self._ping = PingApi(wire.client)
+
+    # ----------------------------------------------------------------------------------------------------- reads
+
+    def now(self) -> datetime:
+        """Mailchimp's time. Raise NoAnswer if no answer of this run carried a Date header."""
+        if self._date is None:
+            raise NoAnswer("Mailchimp's answers carry no Date header, without which no waiting time can be kept.")
+        return self._date + timedelta(seconds=self._clock.monotonic() - self._date_at_s)
+
+    def ping(self) -> None:
+        """Check that the key is accepted. Raise CredentialsRejected, NoAnswer or Refused."""
+        self._read(self._ping.get, "the API", ("health_status",))
+
+    def listing(self) -> Listing:
+        """Every campaign of the account (or audience), oldest first. Raise NoAnswer if it is not complete."""
+        found, total, at = self._pages()
+        if len(found) != total:  # campaigns came or went while we paged
+            self._witness.note("listing incomplete", found=len(found), total=total)
+            found, total, at = self._pages()
+        if len(found) == total:
+            return Listing(at, tuple(found.values()))
+        raise NoAnswer(f"Mailchimp's list of campaigns is incomplete: {len(found)} of {total}.")
+
+    def _pages(self) -> tuple[dict[str, Campaign], int, datetime]:
+        found: dict[str, Campaign] = {}
+        began_s = self._clock.monotonic()
+        asked_at = self.now() if self._date is not None else None
+        at: datetime | None = None
+        total, offset = 1, 0
+        while offset < total:
+            page = self._page(offset)
+            if at is None:
+                # made by the server after we began to ask: two lower bounds, and the later one holds too
+                answered = self.now() - timedelta(seconds=self._clock.monotonic() - began_s)
+                at = max(answered, asked_at or answered)
+            rows, total = page["campaigns"], page["total_items"]
+            if not isinstance(rows, list) or not isinstance(total, int):
+                raise NoAnswer("Mailchimp's list of campaigns is not readable.")
+            found.update({c.id: c for c in map(_campaign, rows)})
+            if not rows:
+                break
+            offset += PAGE
+        return found, total, at or self.now()
+
+    def _page(self, offset: int) -> Any:
+        only_list = {"list_id": self._list_id} if self._list_id else {}
+        return self._read(
+            lambda: self._campaigns.list(
+                fields=LISTED_FIELDS,
+                count=PAGE,
+                offset=offset,
+                # by send_time Mailchimp sorts wrongly (facts §11); oldest first, a new one does not shift the pages
+                sort_field="create_time",
+                sort_dir="ASC",
+                **only_list,
+            ),
+            "the list of campaigns",
+            ("campaigns", "total_items"),
+        )
+
+    def campaign(self, campaign_id: str, *, tries: int = READ_TRIES) -> Campaign | None:
+        """The campaign by id, None on 404. A listing may lag; this is the read to trust (facts §11)."""
+        _checked(campaign_id)
+        found = self._read_or_none(
+            lambda: self._campaigns.get(campaign_id, exclude_fields=["_links"]),
+            f"campaign {campaign_id}",
+            ("id", "status"),
+            tries=tries,
+        )
+        return None if found is None else _campaign(found)
+
+    def content(self, campaign_id: str) -> Content:
+        """What the campaign says, as Mailchimp keeps it."""
+        _checked(campaign_id)
+        found = self._read(
+            lambda: self._campaigns.get_content(campaign_id, fields=["html", "plain_text"]),
+            f"the content of campaign {campaign_id}",
+            (),
+        )
+        return Content(html=_text(found.get("html")), plain_text=_text(found.get("plain_text")))
+
+    def checklist(self, campaign_id: str) -> Checklist:
+        """Mailchimp's verdict; warnings do not count, `is_ready` does (facts §9)."""
+        _checked(campaign_id)
+        found = self._read(
+            lambda: self._campaigns.get_send_checklist(campaign_id, fields=["is_ready", "items"]),
+            f"the send checklist of campaign {campaign_id}",
+            ("is_ready",),
+        )
+        items = found.get("items")
+        errors = tuple(
+            ": ".join(_text(item.get(k)) for k in ("heading", "details") if item.get(k))
+            for item in (items if isinstance(items, list) else ())
+            if isinstance(item, dict) and item.get("type") == "error"
+        )
+        return Checklist(found["is_ready"] is True, errors)
+
+    def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
+        """Members of the audience or segment, as Mailchimp counts them."""
+        if segment_id is not None:
+            found = self._read(
+                lambda: self._lists.get_segment(list_id, str(segment_id), fields=["member_count"]),
+                f"segment {segment_id}",
+                (),
+            )
+        else:
+            found = self._read(
+                lambda: self._lists.get_list(list_id, fields=["stats.member_count"]), f"audience {list_id}", ()
+            ).get("stats", {})
+        count = found.get("member_count") if isinstance(found, dict) else None
+        return count if isinstance(count, int) else None
+
+    def _read(self, call: Callable[[], object], what: str, keys: tuple[str, ...]) -> Any:
+        found = self._read_or_none(call, what, keys)
+        if found is None:
+            raise Refused(f"Mailchimp knows nothing of {what} (404).")
+        return found
+
+    def _read_or_none(
+        self, call: Callable[[], object], what: str, keys: tuple[str, ...], *, tries: int = READ_TRIES
+    ) -> Any:
+        """A JSON object with `keys`, or None on a 404. All tries together end within the timeout."""
+        give_up_at_s = self._clock.monotonic() + self._timeout_s
+        said = ""
+        for nth in range(1, tries + 1):
+            left_s = give_up_at_s - self._clock.monotonic()
+            if nth > 1 and left_s <= 0:
+                break
+            reply = self._wire.exchange(call, within_s=left_s)
+            match reply:
+                case NeverLeft(said, is_certificate):
+                    if is_certificate:
+                        raise CredentialsRejected(f"Mailchimp could not be asked for {what}: {said}.")
+                case Lost(said):
+                    pass
+                case Reply():
+                    self._keep_date(reply)
+                    if reply.status == OK and isinstance(reply.json, dict) and all(k in reply.json for k in keys):
+                        return reply.json
+                    if reply.status == NOT_FOUND and reply.problem is not None:
+                        return None
+                    self._raise_if_final(reply, what)
+                    said = reply.said
+            self._witness.note("read failed", what=what, tried=nth, said=said)
+            if nth < tries:
+                self._clock.sleep(min(_pause_s(reply, nth), max(0.0, give_up_at_s - self._clock.monotonic())))
+        raise NoAnswer(f"Mailchimp could not be asked for {what}: {said.rstrip('.')}.")
+
+    def _raise_if_final(self, reply: Reply, what: str) -> None:
+        """Raise for an answer that no retry will change."""
+        if reply.status == UNAUTHORIZED:
+            raise self._rejected(reply)
+        if _is_refusal(reply):
+            raise Refused(f"Mailchimp refused to show {what}: {reply.said}")
+
+    # ---------------------------------------------------------------------------------------------------- writes
+
+    def create(self, spec: Spec, title: str) -> Campaign:
+        """One POST. Raise NoAnswer if the draft may exist all the same: the next run looks first."""
+        body = {"type": spec.type, **_settings(spec, title)}
+        reply = self._write(lambda: self._campaigns.create(body), f'create campaign "{title}"')
+        if not isinstance(reply.json, dict) or not isinstance(reply.json.get("id"), str):
+            raise NoAnswer(f'It is not known whether Mailchimp created campaign "{title}": {reply.said}.')
+        return _campaign(reply.json)
+
+    def write_settings(self, campaign_id: str, spec: Spec, title: str) -> None:
+        """One PATCH."""
+        _checked(campaign_id)
+        body = _settings(spec, title)
+        self._write(lambda: self._campaigns.update(campaign_id, body), f"write the settings of campaign {campaign_id}")
+
+    def write_content(self, campaign_id: str, content: Content) -> None:
+        """One PUT."""
+        _checked(campaign_id)
+        body = {k: v for k, v in (("html", content.html), ("plain_text", content.plain_text)) if v}
+        self._write(
+            lambda: self._campaigns.set_content(campaign_id, body), f"write the content of campaign {campaign_id}"
+        )
+
+    def _write(self, call: Callable[[], object], what: str) -> Reply:
+        reply = self._wire.exchange(call)
+        match reply:
+            case NeverLeft(said, is_certificate):
+                if is_certificate:
+                    raise CredentialsRejected(f"Could not {what}: {said}.")
+                raise NoAnswer(f"Could not {what}: {said}.")
+            case Lost(said):
+                raise NoAnswer(f"It is not known whether Mailchimp did {what}: {said}.")
+            case Reply():
+                self._keep_date(reply)
+                if reply.status == OK and isinstance(reply.json, dict):
+                    return reply
+                if reply.status == UNAUTHORIZED:
+                    raise self._rejected(reply)
+                if _is_refusal(reply):
+                    raise Refused(f"Mailchimp refused to {what}: {reply.said}")
+                raise NoAnswer(f"It is not known whether Mailchimp did {what}: {reply.said.rstrip('.')}.")
+
+    def send(self, campaign_id: str) -> Answer:
+        """The one POST that mails. Accepted is an empty 204 and nothing else (client-traps A5)."""
+        _checked(campaign_id)
+        reply = self._wire.exchange(lambda: self._campaigns.send(campaign_id))
+        match reply:
+            case NeverLeft(said, is_certificate):
+                return NotSent(No.CERTIFICATE if is_certificate else No.UNREACHABLE, f"{said}.")
+            case Lost(said):
+                return Unclear(f"{said}.")
+            case Reply():
+                self._keep_date(reply)
+                return self._send_answer(reply)
+
+    def _send_answer(self, reply: Reply) -> Answer:
+        if reply.status == NO_CONTENT and reply.is_empty:
+            return Accepted()
+        if reply.status == UNAUTHORIZED:
+            return NotSent(No.CREDENTIALS, self._rejected(reply).message)
+        if reply.status == TOO_MANY or (reply.status == FORBIDDEN and reply.problem is None):
+            return NotSent(No.THROTTLED, f"{reply.said.rstrip('.')} (Mailchimp is throttling).")
+        if _is_refusal(reply):
+            is_early = reply.status == BAD_REQUEST and "recipients not ready" in reply.said.lower()
+            return NotSent(No.RECIPIENTS_NOT_READY if is_early else No.REFUSED, reply.said)
+        return Unclear(f"{reply.said.rstrip('.')}.")
+
+    # ---------------------------------------------------------------------------------------------------- answers
+
+    def _rejected(self, reply: Reply) -> CredentialsRejected:
+        return CredentialsRejected(
+            f"Mailchimp does not accept the API key from {self._key_from} (MAILCHIMP_API_KEY): {reply.said} "
+            "A key may be disabled, or be more than a year old; make a new one in Mailchimp."
+        )
+
+    def _keep_date(self, reply: Reply) -> None:
+        """Only an answer of the API itself tells its time: a gateway's page has a clock of its own."""
+        is_api = isinstance(reply.json, dict) or (reply.status == NO_CONTENT and reply.is_empty)
+        if not is_api or "Date" not in reply.headers:
+            return
+        try:
+            date = parsedate_to_datetime(reply.headers["Date"])
+        except ValueError:
+            return
+        self._date = date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+        self._date_at_s = self._clock.monotonic()
+
+
+def _is_refusal(reply: Reply) -> bool:
+    """A clear no: a 4xx with Mailchimp's error document. 408 and 429 are about time, not about the request."""
+    return (
+        reply.status in CLIENT_ERRORS
+        and reply.status not in {REQUEST_TIMEOUT, TOO_MANY}
+        and reply.problem is not None
+    )
+
+
+def _pause_s(reply: Reply | NeverLeft | Lost, nth: int) -> float:
+    """Retry-After where given (capped), else twice as long each time."""
+    if isinstance(reply, Reply):
+        asked = reply.headers.get("Retry-After", "")
+        if asked.isascii() and asked.isdigit():
+            return float(min(int(asked[:6]), RETRY_AFTER_AT_MOST_S))
+    return float(BACKOFF_S * 2 ** (nth - 1))
+
+
+def _settings(spec: Spec, title: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"recipients": dict(spec.recipients), "settings": {**spec.settings, "title": title}}
+    if spec.tracking:
+        body["tracking"] = dict(spec.tracking)
+    return body
+
+
+def _campaign(found: Mapping[str, Any]) -> Campaign:
+    """A campaign from its JSON. Raise NoAnswer if it is none: it must not be taken for "not there"."""
+    if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+        raise NoAnswer("Mailchimp's answer holds a campaign that is not readable.")
+    settings, recipients = _object(found.get("settings")), _object(found.get("recipients"))
+    return Campaign(
+        id=found["id"],
+        title=_text(settings.get("title")),
+        status=_text(found.get("status")),
+        type=_text(found.get("type")),
+        list_id=_text(recipients.get("list_id")),
+        create_time=_time(found.get("create_time")),
+        web_id=_count(found.get("web_id")),
+        send_time=_time(found.get("send_time")),
+        emails_sent=_count(found.get("emails_sent")),
+        recipient_count=_count(recipients.get("recipient_count")),
+        content_type=_text(found.get("content_type")),
+        settings=settings,
+        recipients=recipients,
+        tracking=_object(found.get("tracking")),
+    )
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _time(value: object) -> datetime | None:
+    """A time of the API; it is "" while a campaign is unsent (facts §6)."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _checked(campaign_id: str) -> None:
+    """Raise Refused for what is no campaign id: the client would build another URL from it (client-traps E1)."""
+    if not CAMPAIGN_ID.fullmatch(campaign_id):
+        raise Refused(f'"{campaign_id}" is no campaign id (6 to 20 characters of 0-9 and a-f).')

@@ -1,0 +1,75 @@
+"""How a run is ended from outside: a signal, or its own deadline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sendonce.core.errors import Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LAST_WORDS_S = 10
+"""How long a run past its deadline may take to record and release; a stalled disk must not hold it."""
+
+
+class Signals:
+    """The signals that end a run, while `stop_on_signals` is in force."""
+
+    def __init__(self) -> None:
+        # one that whoever started us ignores (nohup) stays ignored
+        self._before = {s: h for s in ENDING_SIGNALS if (h := signal.getsignal(s)) is not signal.SIG_IGN}
+        for number in self._before:
+            signal.signal(number, self._stop)
+
+    def ignore(self) -> None:
+        """From here on the run is ending anyway, and must not be cut while it cleans up."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Put back what was there."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self.ignore()
+        raise Stopped(signal.Signals(number).name)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Signals]:
+    """SIGTERM, SIGINT and SIGHUP raise Stopped in the main thread, the first of them once."""
+    signals = Signals()
+    try:
+        yield signals
+    finally:
+        signals.restore()
+
+
+@contextmanager
+def deadline(seconds: float, last_words: Callable[[], None], exit_code: int) -> Iterator[None]:
+    """End the process with `exit_code` after so many seconds, whatever the main thread hangs in.
+
+    `last_words` is called on a thread of its own before, and is not waited for longer than 10 s.
+    """
+
+    def end() -> None:
+        words = threading.Thread(target=last_words, daemon=True)
+        words.start()
+        words.join(LAST_WORDS_S)
+        os._exit(exit_code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,130 @@
+"""Where the day's campaign comes from when no person makes it: an HTML file, or another campaign."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from sendonce.core.errors import Refused
+from sendonce.core.model import Content, Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sendonce.core.model import Campaign
+    from sendonce.core.ports import Mailer
+
+COPIED_SETTINGS = (
+    "subject_line", "preview_text", "from_name", "reply_to", "use_conversation", "to_name", "folder_id",
+    "authenticate", "auto_footer", "inline_css", "auto_tweet", "fb_comments",
+)  # fmt: skip
+COPIED_TRACKING = (
+    "opens", "html_clicks", "text_clicks", "goal_tracking", "ecomm360", "google_analytics", "clicktale",
+)  # fmt: skip
+MAX_HTML_BYTES = 20_000_000
+
+
+class HtmlFile:
+    """`html`: settings from the configuration, content from the day's file."""
+
+    def __init__(
+        self, path: str, *, list_id: str, segment_id: int | None, settings: Mapping[str, object]
+    ) -> None:
+        self._path = path
+        self._list_id, self._segment_id, self._settings = list_id, segment_id, settings
+
+    def spec(self) -> Spec:
+        """Today's file as a campaign. Raise Refused if it is missing, empty, no file or no UTF-8."""
+        recipients: dict[str, object] = {"list_id": self._list_id}
+        if self._segment_id is not None:
+            recipients["segment_opts"] = {"saved_segment_id": self._segment_id}
+        return Spec("regular", recipients, self._settings, {}, Content(html=self._html()))
+
+    def _html(self) -> str:
+        try:
+            # not blocking: a FIFO in the file's place must not hang the run
+            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as fault:
+            raise Refused(f"The HTML file {self._path} cannot be read ({fault.strerror}).") from fault
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Refused(f"The HTML file {self._path} is not a regular file.")
+            data = file.read(MAX_HTML_BYTES + 1)
+        if len(data) > MAX_HTML_BYTES:
+            raise Refused(f"The HTML file {self._path} is larger than {MAX_HTML_BYTES} bytes.")
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as fault:
+            raise Refused(f"The HTML file {self._path} is not UTF-8 (byte {fault.start}).") from fault
+        if not text.strip():
+            raise Refused(f"The HTML file {self._path} is empty.")
+        if "\0" in text:
+            raise Refused(f"The HTML file {self._path} holds NUL bytes.")
+        return text
+
+
+class Copy:
+    """`replicate`: a copy of another campaign, made by hand.
+
+    Mailchimp's own replicate action is not used: its copy has no name that could be found again after a lost
+    answer (it is titled "... (copy 01)", facts §9).
+    """
+
+    def __init__(self, mailer: Mailer, campaign_id: str, *, list_id: str, subject: str) -> None:
+        self._mailer, self._id = mailer, campaign_id
+        self._list_id, self._subject = list_id, subject
+
+    def spec(self) -> Spec:
+        """The source campaign as it is now. Raise Refused if it is gone or holds what cannot be copied."""
+        source = self._mailer.campaign(self._id)
+        if source is None:
+            raise Refused(f"The campaign to copy, {self._id} (SENDONCE_REPLICATE_FROM), is not in Mailchimp.")
+        content = self._mailer.content(self._id)
+        if fault := self._fault(source, content):
+            raise Refused(f"Campaign {self._id} (SENDONCE_REPLICATE_FROM) cannot be copied: {fault}.")
+        settings = {k: source.settings[k] for k in COPIED_SETTINGS if _is_set(source.settings.get(k))}
+        if self._subject:
+            settings["subject_line"] = self._subject
+        tracking = {k: source.tracking[k] for k in COPIED_TRACKING if _is_set(source.tracking.get(k))}
+        is_plain = source.type == "plaintext"
+        # the plain-text part of an HTML campaign is Mailchimp's to make: it holds links of its own
+        written = Content(plain_text=content.plain_text) if is_plain else Content(html=content.html)
+        return Spec(source.type, _recipients(source), settings, tracking, written)
+
+    def _fault(self, source: Campaign, content: Content) -> str:
+        """What of the source would be lost in a copy; empty if nothing."""
+        segment = source.recipients.get("segment_opts")
+        if source.type not in {"regular", "plaintext"}:
+            return f'its type is "{source.type}", only regular and plaintext can be'
+        if not source.list_id:
+            return "it has no audience"
+        if self._list_id and source.list_id != self._list_id:
+            return f"its audience is {source.list_id}, SENDONCE_LIST_ID is {self._list_id}"
+        if isinstance(segment, dict) and segment.get("prebuilt_segment_id"):
+            return "it is for a prebuilt segment, which the API cannot set; use a saved segment or a tag"
+        if source.settings.get("timewarp"):
+            return "it uses Timewarp, which belongs to a schedule"
+        if source.settings.get("auto_fb_post"):
+            return "it posts to Facebook pages, which would be lost"
+        wanted = content.plain_text if source.type == "plaintext" else content.html
+        return "" if wanted.strip() else "it has no content that the API shows"
+
+
+def _recipients(source: Campaign) -> dict[str, object]:
+    """Audience and segment. A saved segment already holds its conditions: giving both is refused by the API."""
+    recipients: dict[str, object] = {"list_id": source.list_id}
+    segment = source.recipients.get("segment_opts")
+    if isinstance(segment, dict):
+        if segment.get("saved_segment_id"):
+            recipients["segment_opts"] = {"saved_segment_id": segment["saved_segment_id"]}
+        elif segment.get("conditions"):
+            recipients["segment_opts"] = {
+                "match": segment.get("match", "all"),
+                "conditions": segment["conditions"],
+            }
+    return recipients
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value != ""

@@ -1,0 +1,378 @@
+"""Where settings become adapters, and a command becomes one call. Nothing heavy is imported before it is needed.
+
+A date that is sent costs `already_settled` and nothing else: no lease, no network, no import of either.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sendonce.adapters.clock import SystemClock
+from sendonce.adapters.log import Log
+from sendonce.adapters.stores import FileLedger
+from sendonce.core.dates import parse_day
+from sendonce.core.errors import Refused, WrongUsage
+from sendonce.core.model import Ending, Outcome, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import date
+
+    from sendonce.adapters.lease import FileLease
+    from sendonce.adapters.mailchimp.api import Mailchimp
+    from sendonce.core.audit import Finding
+    from sendonce.core.batch import Ports
+    from sendonce.core.decide import Rules
+    from sendonce.core.model import Attempt, Batch
+    from sendonce.core.ports import CampaignSource, Claim
+    from sendonce.settings import Settings
+
+WATCH_AT_MOST_S = 6 * 3600
+WATCH_PAUSES_S = (1, 2, 3, 5, 10, 20, 30)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as one command sees it: its settings, its clock, its log."""
+
+    settings: Settings
+    clock: SystemClock
+    log: Log
+    run: str
+
+    def today(self) -> date:
+        """The date it is in the job's time zone."""
+        from zoneinfo import ZoneInfo
+
+        return self.clock.now().astimezone(ZoneInfo(self.settings.zone)).date()
+
+    def day(self, text: str | None, *, early: bool = False) -> date:
+        """The date that is meant, today if none is given. Raise WrongUsage for a future one without `early`."""
+        today = self.today()
+        day = today if text is None else parse_day(text, today)
+        if day > today and not early:
+            raise WrongUsage(f"{day} is in the future (today is {today}, {self.settings.zone}). Say --early if it is meant.")
+        return day
+
+    def ledger(self, claim: Claim | None = None) -> FileLedger:
+        """The job's ledger; without a claim it can only be read."""
+        path = self.settings.state / f"{self.settings.job}.json"
+        return FileLedger(path, job=self.settings.job, api=self.settings.api_host, claim=claim, clock=self.clock)
+
+    def lease(self, wait_s: float | None = None) -> FileLease:
+        """The job's lease, not taken yet."""
+        from sendonce.adapters.lease import FileLease
+
+        wait_s = self.settings.lock_wait_s if wait_s is None else wait_s
+        path = self.settings.state / f"{self.settings.job}.lock"
+        return FileLease(path, lease_s=self.settings.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log)
+
+
+def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:
+    """A job with its log. `talk` gets each event as a line, for `-v`."""
+    clock = SystemClock()
+    run = random_hex(4)
+    path = str(settings.log_file) if settings.log_file else ""
+    return Job(settings, clock, Log(run=run, path=path, now=clock.now, talk=talk), run)
+
+
+def random_hex(size_bytes: int) -> str:
+    """So many random bytes as hex digits: run ids and nonces."""
+    import os
+
+    return os.urandom(size_bytes).hex()
+
+
+def already_settled(job: Job, day: date) -> Outcome | None:
+    """What the ledger alone can answer: the date is sent or skipped. None if there is work to do."""
+    return settled(job.ledger().load(day.isoformat()).batch)
+
+
+# -------------------------------------------------------------------------------------------------- a send
+
+
+def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
+    """One run: lease, protocol, release. `say_last` prints if the deadline ends the run from its own thread."""
+    from sendonce.adapters.signals import deadline, stop_on_signals
+    from sendonce.core.batch import Run
+    from sendonce.core.errors import SendonceError, Stopped
+
+    lease = job.lease()
+    give_up_at_s = job.clock.monotonic() + job.settings.deadline_s
+    run = Run(rules(job, day), ports(job, lease, day), attempt(job))
+    over = f"This run was ended by its own deadline (SENDONCE_DEADLINE_SECONDS={job.settings.deadline_s:g})."
+
+    def last_words() -> None:
+        said = f"{over} Run again, that is safe."
+        try:
+            said = run.last_words(over) or said
+        except SendonceError as fault:
+            said = f"{said} {fault.message}"
+        job.log.note("deadline", said=said)
+        lease.abandon()
+        say_last(said)
+
+    with stop_on_signals() as signals, deadline(job.settings.deadline_s, last_words, exit_code=75):
+        try:
+            job.log.note("started", date=day, job=job.settings.job)
+            lease.acquire(give_up_at_s)
+            return run.go()
+        except Stopped as stop:
+            return Outcome(
+                Ending.TEMPORARY,
+                day.isoformat(),
+                f"This run was ended by {stop.signal_name} before it began to send. Run again, that is safe.",
+            )
+        finally:
+            signals.ignore()
+            lease.release()
+
+
+def rehearse(job: Job, day: date) -> Outcome:
+    """A dry run."""
+    from sendonce.core.rehearse import rehearse as rehearsal
+
+    return rehearsal(rules(job, day), ports(job, None, day))
+
+
+def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None]) -> Outcome:
+    """Wait until Mailchimp has finished sending, for 6 h at the most. `progress` gets the status and the count."""
+    from dataclasses import replace
+
+    from sendonce.adapters.signals import stop_on_signals
+    from sendonce.core.errors import NoAnswer, Stopped
+
+    mailer = mailchimp(job)
+    give_up_at_s = job.clock.monotonic() + WATCH_AT_MOST_S
+    pauses_s = iter(WATCH_PAUSES_S)
+    pause_s: float = next(pauses_s)
+    sent = f"Campaign {outcome.campaign_id} was sent"
+    with stop_on_signals():
+        try:
+            while job.clock.monotonic() < give_up_at_s:
+                try:
+                    seen = mailer.campaign(outcome.campaign_id)
+                except NoAnswer as fault:
+                    job.log.note("waiting", said=fault.message)
+                else:
+                    if seen is None or not seen.is_mailed:
+                        status = "gone" if seen is None else seen.status
+                        text = f'{sent}, and Mailchimp shows it as "{status}" now. A human must look.'
+                        return replace(outcome, ending=Ending.ALARM, message=text)
+                    progress(seen.status, seen.emails_sent)
+                    if seen.status == "sent":
+                        return _finished(outcome, seen.emails_sent)
+                job.clock.sleep(pause_s)
+                pause_s = next(pauses_s, pause_s)
+        except Stopped as stop:
+            text = f"{sent}; waiting for the end of delivery was ended by {stop.signal_name}."
+            return replace(outcome, ending=Ending.TEMPORARY, message=text)
+    return replace(outcome, ending=Ending.TEMPORARY, message=f"{sent}; Mailchimp has not finished within 6 hours.")
+
+
+def _finished(outcome: Outcome, emails_sent: int | None) -> Outcome:
+    from dataclasses import replace
+
+    text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
+    if emails_sent == 0:
+        text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
+        return replace(outcome, ending=Ending.ALARM, message=text, emails_sent=0)
+    return replace(outcome, message=text, emails_sent=emails_sent)
+
+
+def rules(job: Job, day: date) -> Rules:
+    """What the settings say of the job on that day."""
+    from zoneinfo import ZoneInfo
+
+    from sendonce.core.dates import render
+    from sendonce.core.decide import Rules as _Rules
+
+    s = job.settings
+    return _Rules(
+        job=s.job,
+        date=day.isoformat(),
+        zone=ZoneInfo(s.zone),
+        source=s.source,
+        title_key=render(s.title, s.job, day),
+        list_id=s.list_id,
+        settle_s=s.settle_s,
+        listing_s=s.listing_s,
+        timeout_s=s.timeout_s,
+    )
+
+
+def ports(job: Job, claim: Claim | None, day: date) -> Ports:
+    """The real world."""
+    from sendonce.core.batch import Ports as _Ports
+
+    mailer = mailchimp(job)
+    return _Ports(
+        store=job.ledger(claim),
+        mailer=mailer,
+        source=source(job, mailer, day),
+        clock=job.clock,
+        witness=job.log,
+        new_nonce=lambda: random_hex(4),
+    )
+
+
+def mailchimp(job: Job) -> Mailchimp:
+    """Mailchimp with the job's key."""
+    from sendonce import __version__
+    from sendonce.adapters.mailchimp.api import Mailchimp as _Mailchimp
+    from sendonce.adapters.mailchimp.wire import Wire
+    from sendonce.core.errors import InvariantBroken
+
+    s = job.settings
+    if s.api_key is None:
+        raise InvariantBroken("a command that talks to Mailchimp was let through without a key")
+    agent = f"sendonce/{__version__}"
+    wire = Wire(s.base_url, s.api_key.reveal(), timeout_s=s.timeout_s, user_agent=agent)
+    key_from = s.origins.get("MAILCHIMP_API_KEY") or s.origins.get("MAILCHIMP_API_KEY_FILE", "the settings")
+    return _Mailchimp(wire, job.clock, job.log, list_id=s.list_id, timeout_s=s.timeout_s, key_from=key_from)
+
+
+def source(job: Job, mailer: Mailchimp, day: date) -> CampaignSource | None:
+    """Where the day's campaign comes from; None where a person makes it."""
+    from typing import assert_never
+
+    from sendonce.adapters.sources import Copy, HtmlFile
+    from sendonce.core.dates import render
+    from sendonce.core.model import Source
+
+    s = job.settings
+    subject = render(s.subject, s.job, day) if s.subject else ""
+    match s.source:
+        case Source.DRAFT:
+            return None
+        case Source.REPLICATE:
+            return Copy(mailer, s.replicate_from, list_id=s.list_id, subject=subject)
+        case Source.HTML:
+            settings = {"subject_line": subject, "from_name": s.from_name, "reply_to": s.reply_to}
+            if s.preview_text:
+                settings["preview_text"] = s.preview_text
+            path = render(s.html_file, s.job, day)
+            return HtmlFile(path, list_id=s.list_id, segment_id=s.segment_id, settings=settings)
+        case _:
+            assert_never(s.source)
+
+
+def attempt(job: Job) -> Attempt:
+    """This process, for the record."""
+    import os
+
+    from sendonce.core.model import Attempt as _Attempt
+
+    return _Attempt(job.run, os.uname().nodename, os.getpid(), started_at=job.clock.now())
+
+
+# ------------------------------------------------------------------------------------------ the operator's commands
+
+
+def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
+    """Have the ledger forget a date; the record that it held. Raise Refused where that is not to be done."""
+    from sendonce.core.model import Reset as _Reset
+    from sendonce.core.model import State
+
+    with _held(job, f"reset {day}") as lease:
+        store = job.ledger(lease)
+        page = store.load(day.isoformat())
+        batch = page.batch
+        if batch.state is State.NONE:
+            raise Refused(f"The ledger has no record of {day}: there is nothing to reset.")
+        if batch.state is State.SENT and not force:
+            raise Refused(
+                f"{day} is recorded as sent. A reset would not send it again: a run reads Mailchimp first and would "
+                "record it as sent once more. Say --force if the record itself is wrong."
+            )
+        store.reset(page, _Reset(day.isoformat(), job.clock.now(), whoami(), reason, {}))
+        return batch
+
+
+def rebuild(job: Job) -> tuple[tuple[Batch, ...], Callable[[], str]]:
+    """The batches that Mailchimp tells of, and a call that puts them in place of the ledger."""
+    from sendonce.core.audit import merge
+    from sendonce.core.audit import rebuild as rebuilt
+    from sendonce.core.errors import LedgerDamaged
+
+    mailer = mailchimp(job)
+    listing = mailer.listing()
+    batches = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
+
+    def put() -> str:
+        with _held(job, "rebuild the ledger") as lease:
+            store = job.ledger(lease)
+            try:
+                old = store.batches()
+            except LedgerDamaged:
+                old = ()
+            return store.rebuild(merge(old, batches))
+
+    return batches, put
+
+
+def verify(job: Job) -> tuple[int, tuple[Finding, ...]]:
+    """How many batches the ledger has, and where Mailchimp says otherwise."""
+    from sendonce.core.audit import verify as verified
+
+    batches = job.ledger().batches()
+    listing = mailchimp(job).listing()
+    return len(batches), verified(batches, listing.campaigns, job.settings.title, job.settings.job)
+
+
+def lock_status(job: Job) -> tuple[str, dict[str, object] | None]:
+    """The lease in words and as JSON (None if it is free). Changes nothing."""
+    from sendonce.adapters.lease import describe
+
+    holder = job.lease().peek()
+    if holder is None:
+        return "The lease is free.", None
+    parts = {k: v.isoformat() if hasattr(v, "isoformat") else v for k, v in vars(holder).items()}
+    return f"The lease {holder.path} is {describe(holder)}.", parts | {"path": str(holder.path)}
+
+
+def break_lock(job: Job, *, force: bool) -> str:
+    """Remove the lease's marker; what it was, in words. Raise Refused for a live holder without `force`."""
+    from sendonce.adapters.lease import describe
+
+    holder = job.lease().break_lock(force=force)
+    if holder is None:
+        return "The lease is free, there is nothing to break."
+    return f"The lease was removed. It was {describe(holder)}."
+
+
+@contextmanager
+def _held(job: Job, what: str) -> Iterator[FileLease]:
+    """The lease, for an operator's write. Raise LeaseBusy (75) at once while a run that lives holds it."""
+    from sendonce.adapters.signals import stop_on_signals
+    from sendonce.adapters.lease import Standing, describe
+    from sendonce.core.errors import LeaseBusy
+
+    lease = job.lease()
+    if (holder := lease.peek()) is not None and holder.standing is Standing.LIVE:
+        raise LeaseBusy(
+            f"Could not {what}: a run is at work, the lease is {describe(holder)}. "
+            "Nothing was changed. Run again when it is done."
+        )
+    with stop_on_signals() as signals:
+        try:
+            lease.acquire(job.clock.monotonic() + job.settings.deadline_s)
+            yield lease
+        finally:
+            signals.ignore()
+            lease.release()
+
+
+def whoami() -> str:
+    """Who gives the order, as user@host; the names are for people and prove nothing."""
+    import os
+    import pwd
+
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container's made-up uid
+        name = str(uid)
+    return f"{name}@{os.uname().nodename}"

@@ -1,0 +1,121 @@
+"""The ledger against Mailchimp: what differs, and a ledger made anew from Mailchimp alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sendonce.core.dates import day_of_title
+from sendonce.core.model import Batch, Campaign, Entry, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+RANK = {"sent": 0, "sending": 1, "schedule": 2}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A date on which ledger and Mailchimp do not say the same."""
+
+    date: str
+    said: str
+
+
+def verify(batches: Iterable[Batch], campaigns: Iterable[Campaign], pattern: str, job: str) -> tuple[Finding, ...]:
+    """Compare every batch with the campaigns of its date. Reads nothing itself, changes nothing."""
+    by_day = _by_day(campaigns, pattern, job)
+    by_id = {c.id: c for group in by_day.values() for c in group}
+    found: list[Finding] = []
+    known: set[str] = set()
+    for batch in batches:
+        known.add(batch.date)
+        if said := _difference(batch, by_day.get(batch.date, []), by_id):
+            found.append(Finding(batch.date, said))
+    for day in sorted(set(by_day) - known):
+        past = [c for c in by_day[day] if not c.is_draft]
+        if past:
+            ids = ", ".join(f"{c.id} ({c.status})" for c in past)
+            found.append(Finding(day, f"the ledger has no record, Mailchimp has {ids}"))
+    return tuple(sorted(found, key=lambda f: f.date))
+
+
+def rebuild(campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime) -> tuple[Batch, ...]:
+    """The batches that Mailchimp's campaigns of the title pattern tell of. A draft tells nothing: a run finds it."""
+    batches: list[Batch] = []
+    for day, group in sorted(_by_day(campaigns, pattern, job).items()):
+        past = sorted((c for c in group if not c.is_draft), key=lambda c: (RANK.get(c.status, 3), c.id))
+        if not past:
+            continue
+        mailed = [c for c in past if c.is_mailed]
+        if mailed:
+            entries = tuple(_entry(c, "twin" if n else "main", now) for n, c in enumerate(mailed))
+            batches.append(Batch(day, State.SENT, campaigns=entries))
+        elif past[0].status == "schedule":
+            entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id, scheduled_for=past[0].send_time)
+            batches.append(Batch(day, State.PLANNED, campaigns=(entry,)))
+        else:
+            entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id)
+            reason = f'Campaign {past[0].id} is "{past[0].status}" in Mailchimp.'
+            batches.append(Batch(day, State.REFUSED, campaigns=(entry,), reason=reason))
+    return tuple(batches)
+
+
+def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
+    """What a rebuilt ledger holds: `new`, and of the old one what Mailchimp cannot know or does not contradict.
+
+    That is a send whose outcome is open, a skipped date, and the times and tries of a date that was sent.
+    """
+    by_date = {batch.date: batch for batch in new}
+    for batch in old:
+        rebuilt = by_date.get(batch.date)
+        if rebuilt is None or rebuilt.state is not State.SENT:
+            if batch.state in {State.SENDING, State.SKIPPED}:
+                by_date[batch.date] = batch
+        elif batch.state is State.SENT and {e.id for e in rebuilt.campaigns} <= {e.id for e in batch.campaigns}:
+            by_date[batch.date] = batch
+    return tuple(by_date[date] for date in sorted(by_date))
+
+
+def _difference(batch: Batch, of_day: list[Campaign], by_id: dict[str, Campaign]) -> str:
+    main = batch.main
+    mailed = [c for c in of_day if c.is_mailed]
+    recorded = {e.id for e in batch.campaigns}
+    others = [c.id for c in mailed if c.id not in recorded]
+    if batch.state is State.SENT and main is not None:
+        shown = by_id.get(main.id)
+        if shown is None:
+            return f"the ledger says sent, and campaign {main.id} is not in Mailchimp's list under the date's title"
+        if not shown.is_mailed:
+            return f'the ledger says sent, and Mailchimp shows campaign {main.id} as "{shown.status}"'
+    elif mailed:
+        ids = ", ".join(f"{c.id} ({c.status})" for c in mailed)
+        return f"the ledger says {batch.state.value}, and Mailchimp has mailed {ids}"
+    if others:
+        return f"Mailchimp has mailed more than the ledger knows: {', '.join(others)}"
+    if len(mailed) > 1:
+        return f"more than one campaign was mailed: {', '.join(c.id for c in mailed)}"
+    return ""
+
+
+def _by_day(campaigns: Iterable[Campaign], pattern: str, job: str) -> dict[str, list[Campaign]]:
+    days: dict[str, list[Campaign]] = {}
+    for campaign in campaigns:
+        day = day_of_title(campaign.title, pattern, job)
+        if day is not None:
+            days.setdefault(day.isoformat(), []).append(campaign)
+    return days
+
+
+def _entry(campaign: Campaign, role: str, now: datetime) -> Entry:
+    """Who sent it is not in Mailchimp: "by hand" would be a guess, and so would "sendonce"."""
+    return Entry(
+        campaign.id,
+        campaign.title,
+        role=role,
+        web_id=campaign.web_id,
+        by="unknown",
+        sent_at=campaign.send_time or now,
+        emails_sent=campaign.emails_sent if campaign.status == "sent" else None,
+    )

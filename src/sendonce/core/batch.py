@@ -1,0 +1,657 @@
+"""One run for one date, under the lease: look, decide, perform, until there is an outcome.
+
+`perform` has no policy: each step is done as it says, and what it means is `decide`'s matter. The order of
+effects is the promise: the intent, the campaign id and "about to send" are in the ledger before the call that
+they are about; an answer is in the ledger before anything is said of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from sendonce.core.dates import belongs, created_title
+from sendonce.core.decide import (
+    CLOCK_GRAIN_S,
+    Adopt,
+    Build,
+    Create,
+    Done,
+    Forget,
+    GiveWay,
+    Intend,
+    Look,
+    LookAgain,
+    RecordSent,
+    Refuse,
+    Scheduled,
+    Send,
+    Settle,
+    Step,
+    decide,
+    from_status,
+    settled_at,
+)
+from sendonce.core.errors import (
+    CredentialsRejected,
+    InvariantBroken,
+    NoAnswer,
+    NotRecorded,
+    Refused,
+    SendonceError,
+    Stopped,
+    Temporary,
+    Unusable,
+)
+from sendonce.core.model import (
+    Accepted,
+    Attempt,
+    Batch,
+    Campaign,
+    Checklist,
+    Ending,
+    Entry,
+    No,
+    NotSent,
+    Outcome,
+    Source,
+    State,
+    Unclear,
+    settled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from sendonce.core.decide import Rules
+    from sendonce.core.model import Page, Spec
+    from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
+
+RECIPIENTS_WAIT_S = 120
+"""How long a run waits for Mailchimp to compute the audience of a new campaign; 5 to 60 s is usual (facts §3)."""
+RECIPIENTS_POLL_S = 5
+RECIPIENTS_PATIENCE_S = 30 * 60
+"""A draft this old whose recipients are still not ready will not heal by itself."""
+SETTLE_POLL_S = (0.5, 1, 2, 4, 8)
+LOOK_PAUSE_S = 1
+EARLIER_READ_AT_MOST = 7
+"""So many open earlier batches are read by a run: reading them must not eat the run's time."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The world, as one run gets it. `source` is None for drafts that a person makes."""
+
+    store: LedgerStore
+    mailer: Mailer
+    source: CampaignSource | None
+    clock: Clock
+    witness: Witness
+    new_nonce: Callable[[], str]
+
+
+def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
+    """Everything Mailchimp shows of the date: the ids that the ledger knows, then a complete listing."""
+    by_id: dict[str, Campaign | None] = {}
+    for entry in page.batch.campaigns:
+        if entry.role == "main" or entry.requested_at is not None:
+            by_id[entry.id] = mailer.campaign(entry.id)
+    for forgotten in page.forgotten:
+        for entry in forgotten.campaigns:
+            if entry.id in by_id:
+                continue
+            shown = mailer.campaign(entry.id)
+            # of a reset record only what was mailed, or still may be, counts
+            if shown is not None and (forgotten.state is State.SENDING or not shown.is_draft):
+                by_id[entry.id] = shown
+    listing = mailer.listing()
+    return Look(listing.at, tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key)), by_id)
+
+
+class Run:
+    """One run. `go` is the whole of it; `last_words` is for the thread that ends a run at its deadline."""
+
+    def __init__(self, rules: Rules, ports: Ports, attempt: Attempt) -> None:
+        self._rules = rules
+        self._store, self._mailer, self._source = ports.store, ports.mailer, ports.source
+        self._clock, self._witness, self._new_nonce = ports.clock, ports.witness, ports.new_nonce
+        self._attempt = attempt
+        self._done = Done()
+        self._alarms: list[str] = []
+        self._posting: Entry | None = None
+        self._has_posted = False
+        self._page: Page | None = None
+        self._before: Batch | None = None
+        self._spec: Spec | None = None
+
+    def go(self) -> Outcome:
+        """Run to an outcome and have it recorded. The lease must be held.
+
+        Raise Unusable (78) where no rerun helps, InvariantBroken for a bug; ClaimLost, NotRecorded and other
+        Temporary faults (75) only where the outcome could not be recorded.
+        """
+        self._page = self._store.load(self._rules.date)
+        self._before = self._page.batch
+        if (already := settled(self._page.batch)) is not None:
+            return already
+        self._store.check_writable()
+        try:
+            return self._finish(*self._steps())
+        except Refused as fault:
+            return self._finish(*self._refused(fault.message))
+        except NoAnswer as fault:
+            return self._finish(*self._temporary(fault.message))
+        except Stopped as stop:
+            return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}."))
+        except (Unusable, Temporary) as fault:
+            if self._has_posted:
+                raise NotRecorded(
+                    f"The send of campaign {self._main.id} was requested, and then: {fault.message} "
+                    "Run the same command again, that is safe: it asks Mailchimp first."
+                ) from fault
+            self._note_fault(fault)
+            raise
+
+    def last_words(self, why: str) -> str:
+        """Record what can be recorded of a run that is cut off now, and say it. Raises as the store does."""
+        if self._page is None or settled(self._page.batch) is not None:
+            return ""
+        outcome, batch = self._stopped(why)
+        self._store.save(self._page, self._with_attempt(batch, outcome.ending.value, outcome.message))
+        return outcome.message
+
+    # ------------------------------------------------------------------------------------ look, decide, perform
+
+    def _steps(self) -> tuple[Outcome, Batch]:
+        self._read_earlier()
+        look = self._look()
+        while True:
+            step = decide(self._known, look, self._mailer.now(), self._rules, self._done)
+            self._witness.note("step", step=type(step).__name__)
+            after = self._perform(step, look)
+            if not isinstance(after, Look):
+                return after
+            look = after
+
+    def _look(self) -> Look:
+        look = look_at(self._known, self._mailer, self._rules)
+        self._witness.note("looked", of_date=len(look.listed), by_id=len(look.by_id))
+        return look
+
+    def _perform(self, step: Step, look: Look) -> Look | tuple[Outcome, Batch]:
+        match step:
+            case RecordSent(campaigns):
+                return self._found_sent(campaigns)
+            case Scheduled(campaign, is_on_date):
+                return self._scheduled(campaign, is_on_date=is_on_date)
+            case Refuse(reason, campaign):
+                return self._refused(reason, campaign)
+            case GiveWay(reason):
+                return self._temporary(reason)
+            case Settle(campaign, until):
+                return self._unsettled(campaign, until)
+            case Forget(campaign_id):
+                self._write(replace(self._batch, campaigns=_without(self._batch, campaign_id)))
+                return replace(look, by_id={k: v for k, v in look.by_id.items() if k != campaign_id})
+            case Intend():
+                self._write(replace(self._batch, state=State.PLANNED, nonce=self._new_nonce(), reason=""))
+                return look
+            case Create():
+                return self._create(look)
+            case Adopt(campaign):
+                is_draft_source = self._rules.source is Source.DRAFT
+                self._adopt(campaign, State.READY if is_draft_source else State.PLANNED)
+                return look
+            case Build(campaign):
+                self._build(campaign)
+                return replace(look, is_stale=True)
+            case LookAgain(not_before):
+                self._wait_until(not_before)
+                if not look.is_stale:
+                    self._clock.sleep(LOOK_PAUSE_S)  # the last look came out too early: never in a tight loop
+                return self._look()
+            case Send(campaign):
+                return self._send(campaign)
+            case _:
+                assert_never(step)
+
+    # ------------------------------------------------------------------------------------------- before the send
+
+    def _read_earlier(self) -> None:
+        """Earlier batches whose end is not known yet. One that cannot be read holds nothing up."""
+        for batch in self._known.open_earlier[-EARLIER_READ_AT_MOST:]:
+            main = batch.main
+            if main is None:
+                continue
+            try:
+                campaign = self._mailer.campaign(main.id, tries=1)
+            except (NoAnswer, CredentialsRejected, Refused) as fault:
+                self._witness.warn(f"{batch.date}: campaign {main.id} could not be read. {fault.message}")
+                return
+            if campaign is None or campaign.is_draft:
+                self._witness.warn(
+                    f"{batch.date}: campaign {main.id} "
+                    f"{'is gone from Mailchimp' if campaign is None else 'is not sent'} although the ledger "
+                    f"says {batch.state}; nothing is sent for an earlier date without --date {batch.date}."
+                )
+            elif campaign.is_mailed:
+                self._record_earlier(batch, campaign)
+            elif campaign.status != "schedule":
+                self._witness.warn(f'{batch.date}: campaign {main.id} is "{campaign.status}" in Mailchimp.')
+
+    def _record_earlier(self, batch: Batch, campaign: Campaign) -> None:
+        entry = self._mailed(batch, campaign)
+        if batch.state is State.SENT and entry == batch.main:
+            return
+        self._page = self._store.save(
+            self._known, replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason="")
+        )
+        if entry.emails_sent == 0:
+            self._alarms.append(f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent).")
+
+    def _create(self, look: Look) -> Look:
+        title = created_title(self._rules.title_key, self._batch.nonce)
+        spec = self._todays_spec()
+        # claim and ledger once more: a frozen run must not add a draft to its successor's
+        self._store.check(self._known)
+        campaign = self._mailer.create(spec, title)
+        self._witness.note("created", campaign=campaign.id, title=title)
+        self._adopt(replace(campaign, title=title), State.PLANNED)
+        if campaign.title != title:
+            raise Refused(
+                f'Campaign {campaign.id} was created as "{title}" and reads "{campaign.title}": '
+                "it could not be found again by its name."
+            )
+        self._done = replace(self._done, created_id=campaign.id)
+        return replace(look, by_id={**look.by_id, campaign.id: campaign})
+
+    def _adopt(self, campaign: Campaign, state: State) -> None:
+        main = self._batch.main
+        entry = main if main is not None and main.id == campaign.id else _entry(campaign)
+        others = tuple(
+            replace(e, role="former")
+            for e in self._batch.campaigns
+            if e.id != campaign.id and e.requested_at is not None
+        )
+        entry = replace(entry, role="main", title=campaign.title)
+        self._write(replace(self._batch, state=state, campaigns=(entry, *others), reason=""))
+
+    def _build(self, campaign: Campaign) -> None:
+        """Settings and content from today's file or source; the read by id of the next look shows the settings."""
+        spec = self._todays_spec()
+        self._store.check(self._known)
+        if self._done.created_id != campaign.id:  # what this very run created has today's settings already
+            self._mailer.write_settings(campaign.id, spec, campaign.title)
+        self._mailer.write_content(campaign.id, spec.content)
+        reads = self._mailer.content(campaign.id)
+        for part in ("html", "plain_text"):
+            wrote = getattr(spec.content, part)
+            if wrote and not _is_same_text(wrote, getattr(reads, part)):
+                raise Refused(f"The {part} content of campaign {campaign.id} does not read back as it was written.")
+        self._write(replace(self._batch, state=State.READY, reason=""))
+        self._done = replace(self._done, built_id=campaign.id, spec=spec)
+
+    def _wait_until(self, not_before: datetime) -> None:
+        while (left_s := (not_before - self._mailer.now()).total_seconds()) > 0:
+            self._witness.note("waiting", seconds=round(left_s, 1), reason="every listing must show the draft")
+            self._clock.sleep(min(left_s, 5))
+
+    def _until_ready(self, campaign: Campaign) -> Checklist:
+        """Mailchimp's checklist, with patience for an audience that is still being computed."""
+        give_up_at = self._clock.monotonic() + RECIPIENTS_WAIT_S
+        while True:
+            checklist = self._mailer.checklist(campaign.id)
+            waits = not checklist.is_ready and checklist.waits_for_recipients
+            if not waits or self._clock.monotonic() >= give_up_at:
+                return checklist
+            self._clock.sleep(RECIPIENTS_POLL_S)
+
+    # --------------------------------------------------------------------------------------------------- the send
+
+    def _send(self, campaign: Campaign) -> tuple[Outcome, Batch]:
+        checklist = self._until_ready(campaign)
+        if not checklist.is_ready:
+            return self._not_ready(campaign, checklist)
+        main = self._main
+        entry = replace(
+            main,
+            requested_at=self._mailer.now(),
+            gave_up_at=None,
+            web_id=campaign.web_id or main.web_id,
+            recipients=campaign.recipient_count if campaign.recipient_count is not None else main.recipients,
+        )
+        self._write(replace(self._batch, state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
+        self._store.check(self._known)
+        self._posting, self._has_posted = entry, True
+        self._witness.note("sending", campaign=campaign.id)
+        answer = self._mailer.send(campaign.id)
+        self._witness.note("answered", answer=type(answer).__name__)
+        match answer:
+            case Accepted():
+                return self._accepted(campaign, entry)
+            case NotSent():
+                return self._not_sent(campaign, answer)
+            case Unclear(said):
+                return self._unclear(campaign, entry, said)
+            case _:
+                assert_never(answer)
+
+    def _accepted(self, campaign: Campaign, entry: Entry) -> tuple[Outcome, Batch]:
+        entry = replace(entry, by="sendonce", sent_at=self._mailer.now())
+        self._write(replace(self._batch, state=State.SENT, campaigns=_with(self._batch, entry)))
+        self._posting = None
+        try:
+            seen = self._mailer.campaign(campaign.id, tries=1)
+        except SendonceError:
+            seen = None  # takes nothing back: Mailchimp said yes
+        if seen is not None and seen.is_mailed:
+            entry = self._mailed(self._batch, seen)
+        return self._said_sent(Ending.SENT, "Sent", entry, self._batch)
+
+    def _not_sent(self, campaign: Campaign, answer: NotSent) -> tuple[Outcome, Batch]:
+        """A clear no, unless a read shows that somebody else's yes came first."""
+        try:
+            seen = self._mailer.campaign(campaign.id)
+        except SendonceError as fault:
+            return self._temporary(
+                f"The send of campaign {campaign.id} was answered with no ({answer.said}), and the campaign could not "
+                f"be read afterwards ({fault.message}) The next run reads it before anything else."
+            )
+        self._posting = None
+        if seen is None:
+            return self._refused(f"Campaign {campaign.id} is gone from Mailchimp (404). {answer.said}")
+        if not seen.is_draft:
+            return self._ended_by(from_status((seen,), self._rules))
+        ready = replace(self._batch, state=State.READY)
+        match answer.why:
+            case No.UNREACHABLE | No.THROTTLED:
+                return self._temporary(f"Campaign {campaign.id} was not sent: {answer.said}", ready)
+            case No.CERTIFICATE | No.CREDENTIALS:
+                self._has_posted = False
+                self._write(ready)
+                raise CredentialsRejected(f"Campaign {campaign.id} was not sent: {answer.said}")
+            case No.RECIPIENTS_NOT_READY:
+                return self._no_recipients_yet(seen, answer.said, ready)
+            case No.REFUSED:
+                return self._refused(f"Mailchimp refused to send campaign {campaign.id}: {answer.said}", seen)
+            case _:
+                assert_never(answer.why)
+
+    def _unclear(self, campaign: Campaign, entry: Entry, said: str) -> tuple[Outcome, Batch]:
+        """Neither yes nor no: read the campaign until it tells, for as long as the send may take effect."""
+        self._give_up(entry)
+        # by the record and by Mailchimp's clock, as the next run will count it
+        until = settled_at(self._main, self._rules) + timedelta(seconds=CLOCK_GRAIN_S)
+        pauses_s = iter(SETTLE_POLL_S)
+        pause_s = next(pauses_s)
+        while True:
+            try:
+                seen = self._mailer.campaign(campaign.id, tries=1)
+            except SendonceError as fault:
+                said_last = fault.message
+            else:
+                said_last = "Mailchimp still shows it as not sent." if seen else "It cannot be found (404)."
+                if seen is not None and not seen.is_draft:
+                    self._posting = None
+                    return self._ended_by(from_status((seen,), self._rules))
+            left_s = (until - self._mailer.now()).total_seconds()
+            if left_s <= 0:
+                self._posting = None
+                return self._temporary(
+                    f"The send of campaign {campaign.id} was requested and is not confirmed: {said} {said_last} "
+                    "Its outcome is not known yet; the next run reads it again before anything else."
+                )
+            self._clock.sleep(min(pause_s, left_s))
+            pause_s = next(pauses_s, pause_s)
+
+    def _give_up(self, entry: Entry) -> None:
+        entry = replace(entry, gave_up_at=self._mailer.now())
+        self._posting = entry
+        self._write(replace(self._batch, campaigns=_with(self._batch, entry)))
+
+    # ---------------------------------------------------------------------- outcomes, each with the batch to record
+
+    def _ended_by(self, step: Step) -> tuple[Outcome, Batch]:
+        after = self._perform(step, Look(self._mailer.now(), ()))
+        if isinstance(after, Look):
+            raise InvariantBroken(f"{type(step).__name__} does not end a run")
+        return after
+
+    def _found_sent(self, campaigns: tuple[Campaign, ...]) -> tuple[Outcome, Batch]:
+        batch = self._batch
+        main_id = batch.main.id if batch.main else ""
+        ordered = sorted(campaigns, key=lambda c: c.id != main_id)
+        entries = [self._mailed(batch, c) for c in ordered]
+        kept = tuple(e for e in batch.campaigns if e.id not in {c.id for c in campaigns} and e.requested_at)
+        twins = tuple(replace(e, role="twin") for e in entries[1:])
+        former = tuple(replace(e, role="former") for e in kept)
+        batch = replace(
+            batch, state=State.SENT, reason="", campaigns=(replace(entries[0], role="main"), *twins, *former)
+        )
+        if twins:
+            ids = ", ".join(e.id for e in entries)
+            self._alarms.append(f"More than one campaign of {self._rules.date} was mailed: {ids}.")
+        by = "sent" if entries[0].by == "sendonce" else "sent by hand"
+        return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", entries[0], batch)
+
+    def _said_sent(self, ending: Ending, how: str, entry: Entry, batch: Batch) -> tuple[Outcome, Batch]:
+        count = "" if entry.emails_sent is None else f", {entry.emails_sent} emails"
+        if entry.emails_sent == 0:
+            self._alarms.append(
+                f"Campaign {entry.id} was mailed to nobody (0 emails sent). It is recorded as sent and will not be sent "
+                "again: look at its audience in Mailchimp."
+            )
+        text = f'{how}: "{entry.title}" ({entry.id}) for {self._rules.date}{count}.'
+        return self._outcome(ending, text, entry), replace(batch, campaigns=_with(batch, entry))
+
+    def _scheduled(self, campaign: Campaign, *, is_on_date: bool) -> tuple[Outcome, Batch]:
+        batch = self._batch
+        main = batch.main
+        entry = main if main is not None and main.id == campaign.id else _entry(campaign)
+        entry = replace(entry, scheduled_for=campaign.send_time)
+        if main is not None and main.id != entry.id and batch.state is State.SENDING:
+            entry = main  # the id stands from `sending` on; the finding goes into the attempt
+        state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
+        at = "an unknown time" if campaign.send_time is None else local_time(campaign.send_time, self._rules)
+        ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
+        text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. Nothing was sent by this run.'
+        if not is_on_date:
+            text += f" That is not {self._rules.date}: mend the schedule in Mailchimp."
+        others = tuple(e for e in batch.campaigns if e.id != entry.id and e.requested_at is not None)
+        former = tuple(replace(e, role="former") for e in others)
+        return self._outcome(ending, text, entry), replace(batch, state=state, campaigns=(entry, *former))
+
+    def _refused(self, reason: str, campaign: Campaign | None = None) -> tuple[Outcome, Batch]:
+        """Exit 1. Only an answer to this run's own POST takes a batch out of `sending`."""
+        if self._posting is not None:
+            return self._temporary(reason)
+        batch = self._batch
+        is_answered = self._has_posted and campaign is not None and campaign.is_draft
+        if batch.state is not State.SENDING or is_answered:
+            batch = replace(batch, state=State.REFUSED, reason=reason)
+            text = f"{reason} Nothing was sent for {self._rules.date}."
+        elif self._has_posted:
+            text = f"{reason} Whether it was sent for {self._rules.date} is not known."
+        else:
+            text = f"{reason} An earlier run asked for its send, whether it left is not known; this run sent nothing."
+        return self._outcome(Ending.REFUSED, text, batch.main), batch
+
+    def _temporary(self, reason: str, batch: Batch | None = None) -> tuple[Outcome, Batch]:
+        batch = batch or self._batch
+        return self._outcome(Ending.TEMPORARY, f"{reason} Run again, that is safe.", batch.main), batch
+
+    def _stopped(self, why: str) -> tuple[Outcome, Batch]:
+        """A signal or the deadline. A POST on its way is unclear from now on."""
+        batch = self._batch
+        if self._posting is not None:
+            if self._posting.gave_up_at is None:
+                given_up = replace(self._posting, gave_up_at=self._mailer.now())
+                batch = replace(batch, campaigns=_with(batch, given_up))
+            why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
+        elif batch.state is State.SENT:
+            why += " The campaign was sent and is recorded."
+        elif batch.state is State.SENDING:
+            why += f" The outcome of an earlier send of campaign {self._main.id} is not known yet."
+        else:
+            why += " Nothing was sent by this run."
+        return self._temporary(why, batch)
+
+    def _unsettled(self, campaign: Campaign, until: datetime) -> tuple[Outcome, Batch]:
+        return self._temporary(
+            f"A send of campaign {campaign.id} was requested earlier and its outcome is not known yet; Mailchimp shows it "
+            f"as not sent. If it still does after {local_time(until, self._rules)}, the next run sends this same campaign."
+        )
+
+    def _not_ready(self, campaign: Campaign, checklist: Checklist) -> tuple[Outcome, Batch]:
+        said = "; ".join(checklist.errors) or "no reason given"
+        if checklist.waits_for_recipients:
+            return self._no_recipients_yet(campaign, said, self._batch)
+        return self._refused(f"Mailchimp's send checklist does not call campaign {campaign.id} ready: {said}", campaign)
+
+    def _no_recipients_yet(self, campaign: Campaign, said: str, batch: Batch) -> tuple[Outcome, Batch]:
+        reason = f"Campaign {campaign.id} was not sent, Mailchimp is not done with its recipients: {said}"
+        if not is_out_of_patience(campaign, self._mailer.now()):
+            return self._temporary(reason, batch)
+        return self._outcome(Ending.REFUSED, f"{reason} It should be long ago: look at its audience.", batch.main), batch
+
+    def _outcome(self, ending: Ending, text: str, entry: Entry | None) -> Outcome:
+        if entry is None:
+            return Outcome(ending, self._rules.date, text)
+        return Outcome(
+            ending,
+            self._rules.date,
+            text,
+            campaign_id=entry.id,
+            title=entry.title,
+            emails_sent=entry.emails_sent,
+            recipients=entry.recipients,
+        )
+
+    # ------------------------------------------------------------------------------------------------- the record
+
+    def _finish(self, outcome: Outcome, batch: Batch) -> Outcome:
+        """Record, then speak."""
+        if self._alarms:
+            text = " ".join([outcome.message, *self._alarms])
+            is_fine = outcome.ending not in {Ending.REFUSED, Ending.TEMPORARY, Ending.SCHEDULED_ELSEWHEN}
+            outcome = replace(outcome, message=text, ending=Ending.ALARM if is_fine else outcome.ending)
+        is_repeat = self._said_before(outcome)
+        try:
+            self._page = self._store.save(
+                self._known, self._with_attempt(batch, outcome.ending.value, outcome.message)
+            )
+        except (Unusable, Temporary) as fault:
+            if self._known.batch.state is State.SENT:
+                return replace(outcome, notes=(f"The end of this run could not be recorded. {fault.message}",))
+            if self._has_posted:
+                raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
+            raise
+        return replace(outcome, is_repeat=is_repeat)
+
+    def _said_before(self, outcome: Outcome) -> bool:
+        """Whether an earlier run of the date ended the same: a refusal with the same text, a 75 with any."""
+        earlier = self._before.attempts if self._before is not None else ()
+        match outcome.ending:
+            case Ending.TEMPORARY:
+                return any(a.outcome == Ending.TEMPORARY for a in earlier)
+            case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
+                spoken = [a for a in earlier if a.outcome == outcome.ending]
+                return bool(spoken) and spoken[-1].detail == outcome.message
+            case _:
+                return False
+
+    def _note_fault(self, fault: SendonceError) -> None:
+        """A run that ends with 78 leaves a trace if it can; if it cannot, that is the lesser fault."""
+        if isinstance(fault, Temporary):
+            return  # the claim is lost: nothing may be written any more
+        try:
+            self._page = self._store.save(
+                self._known, self._with_attempt(self._batch, "unusable", fault.message)
+            )
+        except (Unusable, Temporary) as second:
+            self._witness.note("not recorded", reason=second.message)
+
+    def _with_attempt(self, batch: Batch, outcome: str, detail: str) -> Batch:
+        ended = replace(self._attempt, ended_at=self._clock.now(), outcome=outcome, detail=detail)
+        return replace(batch, attempts=(*self._earlier_attempts(batch), ended))
+
+    def _earlier_attempts(self, batch: Batch) -> tuple[Attempt, ...]:
+        return tuple(a for a in batch.attempts if a.run != self._attempt.run)
+
+    def _write(self, batch: Batch) -> None:
+        started = (*self._earlier_attempts(batch), self._attempt)
+        self._page = self._store.save(self._known, replace(batch, attempts=started))
+        self._witness.note("recorded", state=batch.state.value)
+
+    def _mailed(self, batch: Batch, campaign: Campaign) -> Entry:
+        """The entry of a campaign that Mailchimp has mailed or is mailing."""
+        known = next((e for e in batch.campaigns if e.id == campaign.id), None)
+        forgotten = [e for b in self._known.forgotten for e in b.campaigns if e.id == campaign.id]
+        entry = known or (forgotten[-1] if forgotten else _entry(campaign))
+        count = campaign.emails_sent if campaign.status == "sent" else None
+        return replace(
+            entry,
+            title=campaign.title,
+            web_id=campaign.web_id or entry.web_id,
+            by="sendonce" if entry.requested_at is not None else "by hand",
+            sent_at=entry.sent_at or campaign.send_time or self._mailer.now(),
+            emails_sent=entry.emails_sent if count is None else count,
+        )
+
+    @property
+    def _known(self) -> Page:
+        if self._page is None:
+            raise InvariantBroken("the ledger was not read")
+        return self._page
+
+    @property
+    def _batch(self) -> Batch:
+        return self._known.batch
+
+    @property
+    def _main(self) -> Entry:
+        main = self._batch.main
+        if main is None:
+            raise InvariantBroken(f"{self._rules.date} has no campaign on record")
+        return main
+
+    def _todays_spec(self) -> Spec:
+        """Read once: a file that changes in mid-run must not give a campaign of two halves."""
+        if self._source is None:
+            raise InvariantBroken("a draft source creates nothing")
+        if self._spec is None:
+            self._spec = self._source.spec()
+        return self._spec
+
+
+def is_out_of_patience(campaign: Campaign, now: datetime) -> bool:
+    """Whether recipients that are not ready will not become so by waiting."""
+    made = campaign.create_time
+    return made is not None and now - made >= timedelta(seconds=RECIPIENTS_PATIENCE_S)
+
+
+def _entry(campaign: Campaign) -> Entry:
+    return Entry(campaign.id, campaign.title, web_id=campaign.web_id)
+
+
+def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
+    """The campaigns of the batch with this one's entry put in place, first if it is new."""
+    if all(e.id != entry.id for e in batch.campaigns):
+        return (entry, *batch.campaigns)
+    return tuple(entry if e.id == entry.id else e for e in batch.campaigns)
+
+
+def _without(batch: Batch, campaign_id: str) -> tuple[Entry, ...]:
+    return tuple(e for e in batch.campaigns if e.id != campaign_id)
+
+
+def local_time(time: datetime, rules: Rules) -> str:
+    """A time as the people of the job read it."""
+    return time.astimezone(rules.zone).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def _is_same_text(wrote: str, reads: str) -> bool:
+    """Line ends and outer white space are the transport's, not the author's."""
+    return wrote.replace("\r\n", "\n").strip() == reads.replace("\r\n", "\n").strip()

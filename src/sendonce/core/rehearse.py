@@ -1,0 +1,132 @@
+"""A dry run: look and decide as a run would, write nothing, and say how the run would end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from sendonce.core.batch import is_out_of_patience, local_time, look_at
+from sendonce.core.decide import (
+    Adopt,
+    Build,
+    Create,
+    Done,
+    Forget,
+    GiveWay,
+    Intend,
+    LookAgain,
+    RecordSent,
+    Refuse,
+    Scheduled,
+    Send,
+    Settle,
+    decide,
+)
+from sendonce.core.errors import InvariantBroken
+from sendonce.core.model import Campaign, Ending, Outcome, Source, State, settled
+
+if TYPE_CHECKING:
+    from sendonce.core.batch import Ports
+    from sendonce.core.decide import Rules, Step
+    from sendonce.core.model import Page, Spec
+
+
+class Say(Protocol):
+    """Makes an outcome of an ending, a text and the campaign it is about."""
+
+    def __call__(self, ending: Ending, text: str, campaign: Campaign | None = None) -> Outcome:
+        """Build the outcome."""
+        ...
+
+
+def rehearse(rules: Rules, ports: Ports) -> Outcome:
+    """How a run would end now. Reads only: no lease, no write, no POST. Raises as `Run.go` does for reads."""
+    page = ports.store.load(rules.date)
+    if (already := settled(page.batch)) is not None:
+        return already
+    look = look_at(page, ports.mailer, rules)
+    now = ports.mailer.now()
+    step = decide(page, look, now, rules, Done())
+    if isinstance(step, Forget):
+        page = replace(page, batch=replace(page.batch, campaigns=()))
+        step = decide(page, replace(look, by_id={}), now, rules, Done())
+    return _foretell(step, page, rules, ports)
+
+
+def _foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
+    def say(ending: Ending, text: str, campaign: Campaign | None = None) -> Outcome:
+        if campaign is None:
+            return Outcome(ending, rules.date, text)
+        count = campaign.recipient_count
+        return Outcome(ending, rules.date, text, campaign.id, campaign.title, campaign.emails_sent, count)
+
+    match step:
+        case RecordSent(campaigns):
+            return _already_mailed(campaigns, say)
+        case Scheduled(campaign, is_on_date):
+            ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
+            at = "an unknown time" if campaign.send_time is None else local_time(campaign.send_time, rules)
+            return say(ending, f"{_named(campaign)} is scheduled in Mailchimp for {at}; nothing would be sent.", campaign)
+        case Refuse(reason, campaign):
+            return say(Ending.REFUSED, f"{reason} A run would refuse.", campaign)
+        case GiveWay(reason):
+            return say(Ending.TEMPORARY, reason)
+        case Settle(campaign, until):
+            text = f"An earlier send of {_named(campaign)} is not confirmed; it would not be sent again before {local_time(until, rules)}."
+            return say(Ending.TEMPORARY, text, campaign)
+        case Intend() | Create():
+            return _would_create(rules, ports, say)
+        case Adopt(campaign) | Build(campaign) | Send(campaign):
+            return _would_send(campaign, page, rules, ports, say)
+        case Forget() | LookAgain():
+            raise InvariantBroken(f"{type(step).__name__} cannot be the first step of a rehearsal")
+        case _:
+            assert_never(step)
+
+
+def _already_mailed(campaigns: tuple[Campaign, ...], say: Say) -> Outcome:
+    first = campaigns[0]
+    if len(campaigns) > 1:
+        ids = ", ".join(c.id for c in campaigns)
+        return say(Ending.ALARM, f"More than one campaign of the date was mailed: {ids}.", first)
+    if first.status == "sent" and first.emails_sent == 0:
+        return say(Ending.ALARM, f"{_named(first)} was mailed to nobody (0 emails sent); nothing would be sent.", first)
+    return say(Ending.FOUND_SENT, f"Mailchimp shows {_named(first)} as {first.status}; nothing would be sent.", first)
+
+
+def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
+    spec = _todays_spec(ports)
+    list_id = str(spec.recipients.get("list_id", ""))
+    segment = spec.recipients.get("segment_opts")
+    saved = segment.get("saved_segment_id") if isinstance(segment, dict) else None
+    size = ports.mailer.audience_size(list_id, saved if isinstance(saved, int) else None)
+    whom = "an unknown number of people" if size is None else f"{size} people"
+    if isinstance(segment, dict) and saved is None:
+        whom = f"a segment of {whom}"
+    text = f'Would create "{rules.title_key} [nonce]" for {whom} (audience {list_id}) and send it: "{spec.settings.get("subject_line", "")}".'
+    return replace(say(Ending.WOULD_SEND, text), recipients=size)
+
+
+def _would_send(campaign: Campaign, page: Page, rules: Rules, ports: Ports, say: Say) -> Outcome:
+    count = campaign.recipient_count
+    whom = "an unknown number of people" if count is None else f"{count} people"
+    if rules.source is not Source.DRAFT and page.batch.state is not State.SENDING:
+        _todays_spec(ports)  # refuses as the run would
+        return say(Ending.WOULD_SEND, f"Would write {_named(campaign)} anew and send it to {whom}.", campaign)
+    checklist = ports.mailer.checklist(campaign.id)
+    if checklist.is_ready:
+        return say(Ending.WOULD_SEND, f"Would send {_named(campaign)} to {whom}; Mailchimp's checklist is ready.", campaign)
+    said = "; ".join(checklist.errors) or "no reason given"
+    if checklist.waits_for_recipients and not is_out_of_patience(campaign, ports.mailer.now()):
+        return say(Ending.TEMPORARY, f"Mailchimp is not done with the recipients of {_named(campaign)}: {said}", campaign)
+    return say(Ending.REFUSED, f"Mailchimp's checklist does not call {_named(campaign)} ready: {said}", campaign)
+
+
+def _todays_spec(ports: Ports) -> Spec:
+    if ports.source is None:
+        raise InvariantBroken("a draft source creates nothing")
+    return ports.source.spec()
+
+
+def _named(campaign: Campaign) -> str:
+    return f'"{campaign.title}" ({campaign.id})'

@@ -1,0 +1,258 @@
+"""What people and programs get to see: one outcome, lists, tables; and where it is written, come what may.
+
+Text from outside (titles, error details, host names) is escaped here: control characters for terminals, formulas
+for spreadsheets, markup for rich.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sendonce.exits import ExitCode, code_of, code_of_ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, tzinfo
+
+    from sendonce.core.model import Batch, Entry, Outcome, Reset
+
+JSON_VERSION = 1
+
+
+class Voice:
+    """How this command speaks: as text or JSON, loudly or not. Results to standard output, talk to standard error.
+
+    Writing never raises and never changes an exit code: a closed pipe or a full disk must not turn a sent
+    batch into a failure (the record is written before anything is said).
+    """
+
+    def __init__(self, *, is_json: bool = False, is_quiet: bool = False, is_verbose: bool = False) -> None:
+        self.is_json, self.is_quiet, self.is_verbose = is_json, is_quiet, is_verbose
+
+    def talk(self, line: str) -> None:
+        """An event, for `-v`."""
+        if self.is_verbose:
+            write(2, f"{printable(line)}\n")
+
+    def result(self, text: str) -> None:
+        """A command's answer as text."""
+        if not self.is_json and text:
+            write(1, f"{text.rstrip(chr(10))}\n")
+
+    def document(self, command: str, code: ExitCode, **parts: object) -> None:
+        """A command's answer as the one JSON object; only with `--json`."""
+        if self.is_json:
+            body = {"version": JSON_VERSION, "command": command, "exit": int(code), **parts}
+            write(1, json.dumps(body, ensure_ascii=True) + "\n")
+
+    def warnings(self, lines: Sequence[str]) -> None:
+        """Sentences that a person should read though all went on. Silent with `-q`."""
+        if not self.is_quiet:
+            for line in lines:
+                write(2, f"Warning: {printable(line)}\n")
+
+    def outcome(self, command: str, outcome: Outcome, warnings: Sequence[str] = ()) -> ExitCode:
+        """How a run ended."""
+        code = code_of_ending(outcome.ending)
+        self.document(command, code, **_outcome_parts(outcome, warnings))
+        notes = [*warnings, *outcome.notes]
+        if self.is_quiet and (code is ExitCode.OK or outcome.is_repeat):
+            return code
+        for note in notes:
+            write(2, f"Warning: {printable(note)}\n")
+        if code is ExitCode.OK:
+            self.result(printable(outcome.message))
+        else:
+            write(2, f"{printable(outcome.message)}\n")
+        return code
+
+    def fault(self, command: str, error: BaseException, message: str) -> ExitCode:
+        """A command that ended with an error: one message on standard error."""
+        code = code_of(error)
+        self.document(command, code, outcome="error", message=message)
+        write(2, f"{printable(message, keep_lines=True)}\n")
+        return code
+
+
+def _outcome_parts(outcome: Outcome, warnings: Sequence[str]) -> dict[str, object]:
+    return {
+        "outcome": outcome.ending.value,
+        "date": outcome.date,
+        "message": outcome.message,
+        "campaign_id": outcome.campaign_id or None,
+        "title": outcome.title or None,
+        "emails_sent": outcome.emails_sent,
+        "recipients": outcome.recipients,
+        "warnings": [*warnings, *outcome.notes],
+    }
+
+
+def write(descriptor: int, text: str) -> None:
+    """Write all of it to 1 or 2, or as much as can be. Past Python's buffers, whose failure at exit would
+    become exit code 120."""
+    stream = sys.stdout if descriptor == 1 else sys.stderr
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    data = text.encode(encoding, "backslashreplace")
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError:
+        return  # nobody reads, or no room
+
+
+def printable(text: str, *, keep_lines: bool = False) -> str:
+    """Text with everything escaped that would drive a terminal instead of being shown on it."""
+    return "".join(c if c.isprintable() or (keep_lines and c == "\n") else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def local(time: datetime | None, zone: tzinfo) -> str:
+    """A time in the job's zone with its offset, "-" for none."""
+    return "-" if time is None else time.astimezone(zone).isoformat(sep=" ", timespec="seconds")
+
+
+# -------------------------------------------------------------------------------------------------- the ledger
+
+
+def batch_parts(batch: Batch) -> dict[str, Any]:
+    """A batch as JSON."""
+    return {
+        "date": batch.date,
+        "state": batch.state.value,
+        "reason": batch.reason or None,
+        "nonce": batch.nonce or None,
+        "campaigns": [_plain(vars(entry)) for entry in batch.campaigns],
+        "attempts": [_plain(vars(attempt)) for attempt in batch.attempts],
+    }
+
+
+def reset_parts(reset: Reset) -> dict[str, Any]:
+    """A reset as JSON."""
+    return _plain(vars(reset))
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.isoformat() if hasattr(v, "isoformat") else v for k, v in fields.items()}
+
+
+def state_words(batch: Batch) -> str:
+    """What a state means, for people."""
+    main = batch.main
+    if batch.state.value == "sending":
+        return "started, outcome unknown"
+    if batch.state.value == "sent" and main is not None and main.by != "sendonce":
+        return f"sent ({main.by})"
+    if main is not None and main.scheduled_for is not None and batch.state.value != "sent":
+        return "scheduled in Mailchimp"
+    return batch.state.value
+
+
+COLUMNS = ("date", "state", "campaign", "title", "sent at", "emails", "tries")
+
+
+def ledger_rows(batches: Iterable[Batch], zone: tzinfo) -> list[tuple[str, ...]]:
+    """A row of text for each batch, in `COLUMNS`."""
+    rows = []
+    for batch in batches:
+        main: Entry | None = batch.main
+        emails = "" if main is None or main.emails_sent is None else str(main.emails_sent)
+        rows.append(
+            (
+                batch.date,
+                state_words(batch),
+                main.id if main else "",
+                main.title if main else "",
+                local(main.sent_at, zone) if main and main.sent_at else "",
+                emails,
+                str(len(batch.attempts)),
+            )
+        )
+    return rows
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """CSV that a spreadsheet opens without running anything in it."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows([_no_formula(printable(cell)) for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def _no_formula(cell: str) -> str:
+    return f"'{cell}" if cell[:1] in {"=", "+", "-", "@", "\t"} and cell != "-" else cell
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> str:
+    """A table for people, as wide as their terminal, 80 columns where there is none."""
+    import io
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    is_ascii = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    table = Table(title=title or None, box=box.ASCII if is_ascii else box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in columns:
+        table.add_column(
+            name,
+            justify="right" if name in {"emails", "tries"} else "left",
+            no_wrap=name in {"date", "campaign"},
+            overflow="fold",
+        )
+    for row in rows:
+        # Text, not markup: a title such as "[bold]" is a title
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    out = io.StringIO()
+    width = _terminal_width()
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _terminal_width() -> int:
+    try:
+        return max(60, os.get_terminal_size(1).columns)
+    except OSError:
+        return 80
+
+
+def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
+    """Everything on record of one date, for `ledger show`."""
+    lines = [f"{batch.date}: {state_words(batch)}"]
+    if batch.reason:
+        lines.append(f"  reason       {batch.reason}")
+    for entry in batch.campaigns:
+        lines += [f'  campaign     {entry.id}  "{entry.title}"' + ("" if entry.role == "main" else f"  ({entry.role})")]
+        times = (
+            ("requested", entry.requested_at), ("gave up", entry.gave_up_at),
+            ("sent", entry.sent_at), ("scheduled", entry.scheduled_for),
+        )  # fmt: skip
+        lines += [f"    {name:<10} {local(time, zone)}" for name, time in times if time is not None]
+        if entry.recipients is not None:
+            lines.append(f"    {'recipients':<10} {entry.recipients} before the send")
+        if entry.emails_sent is not None:
+            lines.append(f"    {'emails':<10} {entry.emails_sent}")
+    for attempt in batch.attempts:
+        lines.append(
+            f"  run {attempt.run:<8} {local(attempt.started_at, zone)}  {attempt.host} pid {attempt.pid}"
+            f"  {attempt.outcome or 'no end on record'}"
+        )
+        if attempt.detail:
+            lines.append(f"    {attempt.detail}")
+    return "\n".join([*(printable(line) for line in lines), *reset_lines(resets, zone)])
+
+
+def reset_lines(resets: Sequence[Reset], zone: tzinfo) -> list[str]:
+    """A line for each reset."""
+    said = (f"  reset        {local(r.at, zone)}  by {r.by}: {r.reason or 'no reason given'}" for r in resets)
+    return [printable(line) for line in said]

@@ -1,0 +1,322 @@
+"""Settings: flags, environment and `.env` in, one frozen `Settings` or one report of all faults out.
+
+`table` has every setting, `env_file` reads the `.env`, `reading` checks one value at a time, `masking` says
+what of a value may be shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sendonce.core.errors import SettingsWrong, WrongUsage
+from sendonce.core.model import Source
+from sendonce.settings.env_file import EnvFile, example_env, read_env, read_private, render_env
+from sendonce.settings.masking import Secret, key_fault, masked, shown, without_keys
+from sendonce.settings.reading import Reading, Value
+from sendonce.settings.table import DOCS, ENV_FILE_NAME, SETTINGS, SettingDoc, settings_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "SETTINGS",
+    "Secret",
+    "SettingDoc",
+    "Settings",
+    "environment",
+    "example_env",
+    "load",
+    "render_env",
+    "settings_table",
+]
+
+_JOB_FORM: Final = "[a-z0-9][a-z0-9_-]{0,39}"
+_JOB_WANTED: Final = "1 to 40 of a-z, 0-9, _ and -, the first a letter or digit"
+_PREFIX_FORM: Final = "[a-z]{2,4}[0-9]{1,3}"
+_ID_FORM: Final = "[0-9a-f]{6,20}"
+_URL_FORM: Final = r"http://((?:127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5}))/3\.0"
+_ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>()"',;:\\.]+)+"""
+_HIGHEST_PORT: Final = 65535
+_LOCK_WAIT_OVER_LEASE_S: Final = 15
+
+_NEEDED_BY: Final[Mapping[Source, tuple[str, ...]]] = {
+    Source.DRAFT: (),
+    Source.REPLICATE: ("SENDONCE_REPLICATE_FROM",),
+    Source.HTML: (
+        "SENDONCE_LIST_ID",
+        "SENDONCE_SUBJECT",
+        "SENDONCE_HTML_FILE",
+        "SENDONCE_FROM_NAME",
+        "SENDONCE_REPLY_TO",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, checked. Texts that are not set are "". Paths are absolute, `_s` are seconds.
+
+    `title`, `subject` and `html_file` are patterns for `core.dates.render`. `api_key`, `api_host` and
+    `base_url` are None and "" only for a command that does not talk to Mailchimp. `origins` says of each
+    setting that has a value where it came from; `warnings` are sentences for people.
+    """
+
+    job: str
+    zone: str
+    state: Path
+    api_key: Secret | None
+    server_prefix: str
+    api_host: str
+    base_url: str
+    lease_s: float
+    lock_wait_s: float
+    timeout_s: float
+    settle_s: float
+    listing_s: float
+    deadline_s: float
+    source: Source
+    title: str
+    list_id: str
+    replicate_from: str
+    subject: str
+    html_file: str
+    from_name: str
+    reply_to: str
+    segment_id: int | None
+    preview_text: str
+    log_file: Path | None
+    env_file: Path | None
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Access:
+    """How to reach Mailchimp."""
+
+    key: Secret | None = None
+    prefix: str = ""
+    host: str = ""
+    url: str = ""
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment of this process, for `load`; nothing else in sendonce reads it."""
+    return os.environ
+
+
+def load(
+    env_file: Path | None,
+    job: str | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    *,
+    needs_mailchimp: bool = True,
+) -> Settings:
+    """Return settings from flags (`env_file`, `job`), the environment and the `.env`, the stronger first.
+
+    `cwd` is where a relative `env_file` and the default `./.env` are looked for, and nothing else. Without
+    `needs_mailchimp` the API key may be missing. Raise WrongUsage if the job's name cannot be one,
+    SettingsWrong with all faults if anything else cannot be used.
+    """
+    if job is not None and not re.fullmatch(_JOB_FORM, job):
+        raise WrongUsage(f"--job {shown(job)} is not the name of a job; wanted: {_JOB_WANTED}.")
+    try:
+        file, looked_in = _env_file(env_file, environ, cwd)
+    except SettingsWrong as error:
+        raise SettingsWrong(_report([error.message])) from error
+    faults, warnings = list(file.faults) if file else [], list(file.warnings) if file else []
+    values = _merged(_layers(file, environ, job), faults)
+    unknown = sorted(n for n in environ if n.startswith("SENDONCE_") and n not in DOCS and n != ENV_FILE_NAME)
+    if unknown:
+        # Not a fault: Kubernetes puts SENDONCE_PORT and the like there for a service of that name.
+        warnings.append(f"The environment has names that are no settings of sendonce: {', '.join(unknown)}.")
+    reading = Reading(values, file.spoiled if file else frozenset(), looked_in)
+    access = _access(reading, warnings, needs_mailchimp=needs_mailchimp)
+    settings = _settings(reading, access, file, warnings)
+    faults += reading.faults
+    if faults:
+        raise SettingsWrong(_report(faults))
+    return settings
+
+
+def _report(faults: list[str]) -> str:
+    if len(faults) == 1:
+        return f"Nothing was sent: {faults[0]}"
+    return "\n  ".join([f"Nothing was sent: there are {len(faults)} faults in the settings.", *faults])
+
+
+def _env_file(flag: Path | None, environ: Mapping[str, str], cwd: Path) -> tuple[EnvFile | None, str]:
+    """Return the `.env` and, in words, where settings were looked for.
+
+    Raise SettingsWrong with the fault alone, not yet a report; only the default `.env` may be missing.
+    """
+    named = environ.get(ENV_FILE_NAME, "")
+    if flag is not None:
+        path = cwd / flag
+    elif named.strip():
+        path = Path(named)
+        if not path.is_absolute():
+            raise SettingsWrong(
+                f"{ENV_FILE_NAME} (environment): {shown(named)} is relative; "
+                "a path must be absolute when set in the environment"
+            )
+    else:
+        path = cwd / ".env"
+        if not os.path.lexists(path):
+            return None, f"the environment, and there is no {path}"
+    if "\0" in str(path):
+        raise SettingsWrong(f"The path of the .env, {shown(str(path))}, has a NUL in it")
+    return read_env(path), f"the environment or {path}"
+
+
+def _layers(file: EnvFile | None, environ: Mapping[str, str], job: str | None) -> list[dict[str, Value]]:
+    """Return what each source sets, the weakest first; an empty value sets nothing."""
+    layers: list[dict[str, Value]] = []
+    if file:
+        layers.append(
+            {
+                name: Value(line.value, f"{file.path} line {line.number}", file.folder)
+                for name, line in file.lines.items()
+                if name in DOCS and line.value.strip()
+            }
+        )
+    layers.append(
+        {name: Value(environ[name], "environment") for name in DOCS if environ.get(name, "").strip()}
+    )
+    if job is not None:
+        layers.append({"SENDONCE_JOB": Value(job, "--job")})
+    return layers
+
+
+def _merged(layers: list[dict[str, Value]], faults: list[str]) -> dict[str, Value]:
+    merged: dict[str, Value] = {}
+    key, key_file = "MAILCHIMP_API_KEY", "MAILCHIMP_API_KEY_FILE"
+    for layer in layers:
+        if key in layer and key_file in layer:
+            places = f"{key} ({layer[key].origin}) and {key_file} ({layer[key_file].origin})"
+            faults.append(f"{places} are both set; leave one")
+        # The two are one setting: a key in the environment also wins over a key file in the .env.
+        if key in layer or key_file in layer:
+            merged.pop(key, None)
+            merged.pop(key_file, None)
+        merged |= layer
+    return merged
+
+
+def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings: list[str]) -> Settings:
+    """Read every setting once; what is wrong is in `reading.faults` afterwards."""
+    source = reading.source()
+    for name in _NEEDED_BY[source]:
+        reading.require(name, f"SENDONCE_SOURCE={source} needs it")
+    lease_s = reading.seconds("SENDONCE_LEASE_SECONDS")
+    lock_wait_s = reading.seconds("SENDONCE_LOCK_WAIT_SECONDS", lease_s + _LOCK_WAIT_OVER_LEASE_S)
+    segment = reading.matching("SENDONCE_SEGMENT_ID", "[1-9][0-9]{0,11}", "the segment's number, as 12345")
+    id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
+    return Settings(
+        job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
+        zone=reading.zone(),
+        state=_state(reading),
+        api_key=access.key,
+        server_prefix=access.prefix,
+        api_host=access.host,
+        base_url=access.url,
+        lease_s=lease_s,
+        lock_wait_s=lock_wait_s,
+        timeout_s=reading.seconds("SENDONCE_TIMEOUT_SECONDS"),
+        settle_s=reading.seconds("SENDONCE_SETTLE_SECONDS"),
+        listing_s=reading.seconds("SENDONCE_LISTING_SECONDS"),
+        deadline_s=reading.seconds("SENDONCE_DEADLINE_SECONDS"),
+        source=source,
+        title=reading.pattern("SENDONCE_TITLE", must_identify_date=True),
+        list_id=reading.matching("SENDONCE_LIST_ID", _ID_FORM, id_wanted),
+        replicate_from=reading.matching("SENDONCE_REPLICATE_FROM", _ID_FORM, id_wanted),
+        subject=reading.pattern("SENDONCE_SUBJECT"),
+        html_file=reading.path_pattern("SENDONCE_HTML_FILE"),
+        from_name=reading.text("SENDONCE_FROM_NAME"),
+        reply_to=reading.matching("SENDONCE_REPLY_TO", _ADDRESS_FORM, "an address, as news@example.com"),
+        segment_id=int(segment) if segment else None,
+        preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
+        log_file=reading.path("SENDONCE_LOG_FILE"),
+        env_file=file.path if file else None,
+        origins=_origins(reading, access),
+        warnings=tuple(warnings),
+    )
+
+
+def _origins(reading: Reading, access: _Access) -> dict[str, str]:
+    origins = {doc.name: "default" for doc in SETTINGS if doc.default}
+    origins["SENDONCE_LOCK_WAIT_SECONDS"] = "default"
+    if access.prefix:
+        origins["MAILCHIMP_SERVER_PREFIX"] = "suffix of the key"
+    origins |= {name: value.origin for name, value in reading.values.items()}
+    return {doc.name: origins[doc.name] for doc in SETTINGS if doc.name in origins}
+
+
+def _state(reading: Reading) -> Path:
+    name = "SENDONCE_STATE"
+    reading.require(name)
+    if name in reading.values and "://" in reading.values[name].text:
+        # Not shown: such a URL may hold a password.
+        origin = reading.values[name].origin
+        reading.faults.append(f"{name} ({origin}): URLs come with a later version; wanted: a folder")
+        return Path("/")
+    return reading.path(name) or Path("/")
+
+
+def _access(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> _Access:
+    key = _key(reading, warnings, needs_mailchimp=needs_mailchimp)
+    wanted = (
+        "the data centre alone, 2 to 4 letters and a number, as us19 (from https://us19.admin.mailchimp.com)"
+    )
+    prefix = reading.matching("MAILCHIMP_SERVER_PREFIX", _PREFIX_FORM, wanted)
+    suffix = key.reveal().rpartition("-")[2] if key else ""
+    if prefix and suffix and prefix != suffix:
+        # The client would take the prefix and send the key to a data centre that does not know it.
+        reading.wrong("MAILCHIMP_SERVER_PREFIX", f"is not the data centre of the key, {suffix}; leave it out")
+    prefix = prefix or suffix
+    url = reading.matching(
+        "MAILCHIMP_API_URL", _URL_FORM, "http://127.0.0.1:PORT/3.0; only this machine is allowed"
+    )
+    if url:
+        host, port = re.findall(_URL_FORM, url)[0]
+        if not 0 < int(port) <= _HIGHEST_PORT:
+            reading.wrong(
+                "MAILCHIMP_API_URL", f"has a port that does not exist; wanted: 1 to {_HIGHEST_PORT}"
+            )
+        return _Access(key, prefix, host, url)
+    host = f"{prefix}.api.mailchimp.com" if prefix else ""
+    return _Access(key, prefix, host, f"https://{host}/3.0" if host else "")
+
+
+def _key(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> Secret | None:
+    """Return the API key, from its setting or its file; None if there is none, or none that can be used."""
+    name, file_name = "MAILCHIMP_API_KEY", "MAILCHIMP_API_KEY_FILE"
+    path = reading.path(file_name)
+    if path and name not in reading.values:
+        origin = f"{path}, which {file_name} names ({reading.values[file_name].origin})"
+        try:
+            file = read_private(path)
+        except SettingsWrong as error:
+            reading.wrong(file_name, f"cannot be used: {without_keys(error.message)}")
+            return None
+        warnings.extend(file.warnings)
+        reading.values[name] = Value(_without_newline(file.text), origin)
+    if needs_mailchimp and file_name not in reading.values and file_name not in reading.spoiled:
+        reading.require(name)
+    if name not in reading.values:
+        return None
+    text = reading.values[name].text
+    fault = key_fault(text)
+    if fault:
+        reading.wrong(name, f"({masked(text)}) {fault}")
+        return None
+    return Secret(text)
+
+
+def _without_newline(text: str) -> str:
+    return text.removesuffix("\n").removesuffix("\r")

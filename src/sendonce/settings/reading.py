@@ -1,0 +1,165 @@
+"""One setting at a time: from the text that was set to a checked value, every fault kept for one report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sendonce.core import dates
+from sendonce.core.model import Source
+from sendonce.settings.masking import shown
+from sendonce.settings.table import DOCS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Value(NamedTuple):
+    """What a setting is set to, where, and the folder where a relative path starts (None: nowhere)."""
+
+    text: str
+    origin: str
+    folder: Path | None = None
+
+
+class Reading:
+    """The values as set. Its methods give them checked; after a fault, something harmless of the right type.
+
+    `faults` are whole sentences. `spoiled` are names set on lines that cannot be read: they do not count as
+    missing, too.
+    """
+
+    def __init__(self, values: Mapping[str, Value], spoiled: frozenset[str | None], looked_in: str) -> None:
+        self.values = dict(values)
+        self.faults: list[str] = []
+        self.spoiled = spoiled
+        self._looked_in = looked_in
+
+    def wrong(self, name: str, what: str) -> None:
+        """Note that a value cannot be used; `what` is the rest of a sentence that begins with the value."""
+        value = self.values[name]
+        said = "the value" if DOCS[name].is_secret else shown(value.text)
+        self.faults.append(f"{name} ({value.origin}): {said} {what}")
+
+    def require(self, name: str, why: str = "") -> None:
+        """Note it if `name` is not set; `why` is who needs it."""
+        # A line that cannot be read may be the one that sets it.
+        if name not in self.values and name not in self.spoiled and None not in self.spoiled:
+            needed = f", and {why}" if why else ""
+            self.faults.append(f"{name} is not set in {self._looked_in}{needed}: {DOCS[name].plain_meaning}")
+
+    def text(self, name: str) -> str:
+        """Return a line of text, or the default; "" if there is neither."""
+        if name not in self.values:
+            return DOCS[name].default
+        fault = dates.text_fault(self.values[name].text)
+        if fault:
+            self.wrong(name, fault)
+            return DOCS[name].default
+        return self.values[name].text
+
+    def matching(self, name: str, form: str, wanted: str) -> str:
+        """Return a text of a given form (a regular expression), or the default."""
+        if name not in self.values:
+            return DOCS[name].default
+        if not re.fullmatch(form, self.values[name].text):
+            self.wrong(name, f"does not have the right form; wanted: {wanted}")
+            return DOCS[name].default
+        return self.values[name].text
+
+    def pattern(self, name: str, *, must_identify_date: bool = False) -> str:
+        """Return a pattern for `dates.render`, or the default."""
+        if name not in self.values:
+            return DOCS[name].default
+        fault = dates.pattern_fault(self.values[name].text, must_identify_date=must_identify_date)
+        if fault:
+            self.wrong(name, fault)
+            return DOCS[name].default
+        return self.values[name].text
+
+    def seconds(self, name: str, default: float | None = None) -> float:
+        """Seconds within the limits of the table. `default` is for settings that have none in the table."""
+        otherwise = float(DOCS[name].default) if default is None else default
+        limits = DOCS[name].limits
+        if name not in self.values or limits is None:
+            return otherwise
+        text = self.values[name].text
+        # By form first: float() also takes "nan", "inf", "1_0" and digits of other scripts.
+        if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) and limits[0] <= float(text) <= limits[1]:
+            return float(text)
+        self.wrong(name, f"cannot be used; wanted: seconds from {limits[0]} to {limits[1]}, as 90 or 0.5")
+        return otherwise
+
+    def source(self) -> Source:
+        """Return the source of the day's campaign."""
+        name = "SENDONCE_SOURCE"
+        choices = [source.value for source in Source]
+        text = self.matching(name, "|".join(choices), ", ".join(choices))
+        return Source(text)
+
+    def path(self, name: str) -> Path | None:
+        """Return an absolute path; None if not set."""
+        text = self._absolute(name)
+        return Path(text) if text else None
+
+    def path_pattern(self, name: str) -> str:
+        """Return a pattern of an absolute path; "" if not set."""
+        if name not in self.values or not self.pattern(name):
+            return ""
+        return self._absolute(name, is_pattern=True)
+
+    def _absolute(self, name: str, *, is_pattern: bool = False) -> str:
+        if name not in self.values:
+            return ""
+        value = self.values[name]
+        # Bytes that are not UTF-8 are fine in a path: the file system takes them.
+        fault = dates.text_fault(re.sub("[\udc80-\udcff]", "?", value.text))
+        if fault:
+            self.wrong(name, fault)
+        elif re.match(r"~|.*\$[A-Za-z_{(]", value.text):
+            self.wrong(
+                name, "is taken literally, so neither ~ nor $NAME becomes a folder; write the whole path"
+            )
+        elif value.text.startswith("/"):
+            return value.text
+        elif value.folder is None:
+            self.wrong(name, "is relative; a path must be absolute when set in the environment")
+        else:
+            folder = str(value.folder)
+            return f"{folder.replace('{', '{{').replace('}', '}}') if is_pattern else folder}/{value.text}"
+        return ""
+
+    def zone(self) -> str:
+        """Return the name of a time zone that exists; never another in its place."""
+        name = "SENDONCE_TIMEZONE"
+        self.require(name)
+        if name not in self.values:
+            return ""
+        text = self.values[name].text
+        if not _is_zone_name(text) or not _zone_exists(text):
+            if _zone_exists("Etc/UTC"):
+                self.wrong(name, "is no time zone; wanted: an IANA name, as Europe/Berlin")
+            else:
+                self.wrong(name, "cannot be looked up: this machine has no time zone data; install tzdata")
+        return text
+
+
+def _is_zone_name(text: str) -> bool:
+    """Whether it is a name, and one that means the same on every machine (`localtime` links to anything)."""
+    is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", text) is not None
+    return (
+        is_name
+        and text not in {"localtime", "posixrules", "Factory"}
+        and text.partition("/")[0] not in {"posix", "right"}
+    )
+
+
+def _zone_exists(name: str) -> bool:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 settings must stay cheap to import
+
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not there; not zone data; a folder, as "Europe" is
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from support.runs import Desk
+from support.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MAY_CHANGE_THE_MACHINE = os.environ.get("SENDONCE_TEST_SYSTEM") == "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A newcomer's pytest changes nothing on their machine."""
+    skip = pytest.mark.skip(reason="changes the machine: set SENDONCE_TEST_SYSTEM=1 (as .ci/run does)")
+    for item in items:
+        if "system" in item.keywords and not MAY_CHANGE_THE_MACHINE:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A sandbox of its own, in its own process."""
+    with Sandbox(audience=5, sending=0.2) as running:
+        yield running
+
+
+@pytest.fixture
+def desk(tmp_path: Path, sandbox: Sandbox) -> Desk:
+    """A job with a draft source; today's draft is not made yet."""
+    return Desk(tmp_path / "desk", sandbox)
+
+
+@pytest.fixture
+def make_desk(tmp_path: Path, sandbox: Sandbox) -> Callable[..., Desk]:
+    """Jobs with a source and settings of one's choice."""
+    made: list[Desk] = []
+
+    def make(source: str = "draft", **settings: str) -> Desk:
+        made.append(Desk(tmp_path / f"desk{len(made)}", sandbox, source, **settings))
+        return made[-1]
+
+    return make
