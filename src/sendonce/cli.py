@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from datetime import date
@@ -13,13 +14,13 @@ import click
 from sendonce import __version__, compose
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, SendonceError, Stopped, WrongUsage
-from sendonce.core.model import Ending, State
+from sendonce.core.model import Ending, Source, State
 from sendonce.exits import ExitCode
 from sendonce.report import Voice
 from sendonce.settings import Settings, environment, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sendonce.core.model import Outcome
 
@@ -341,6 +342,213 @@ def lock_break(*, yes: bool) -> ExitCode:
     _shared.voice.result(text)
     _shared.voice.warnings(_warnings(job))
     return ExitCode.OK
+
+
+# -------------------------------------------------------------------------------------------------------- init
+
+
+@cli.command()
+@click.option("--api-key-file", type=click.Path(path_type=Path), help="File that holds the API key; it stays there.")
+@click.option("--timezone", metavar="ZONE", help="Whose day it is, e.g. Europe/Berlin.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for ledger and lease.")
+@click.option("--source", type=click.Choice([s.value for s in Source]), help="Where the day's campaign comes from.")
+@click.option("--title", metavar="PATTERN", help="The campaign's title, e.g. 'Digest {date}'.")
+@click.option("--list-id", metavar="ID", help="The audience.")
+@click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting; repeatable.")
+@common
+def init(
+    api_key_file: Path | None,
+    timezone: str | None,
+    state: Path | None,
+    source: str | None,
+    title: str | None,
+    list_id: str | None,
+    others: tuple[str, ...],
+) -> ExitCode:
+    """Set up a job: its .env and its state folder.
+
+    Tries the key with one harmless request. Asks on a terminal for what is not given. An .env that exists is kept and tried.
+    """
+    from sendonce import setup
+
+    values = setup.assignments(others)
+    flags = {
+        "SENDONCE_JOB": _shared.job,
+        "SENDONCE_TIMEZONE": timezone,
+        "SENDONCE_STATE": str(Path.cwd() / state) if state else None,
+        "SENDONCE_SOURCE": source,
+        "SENDONCE_TITLE": title,
+        "SENDONCE_LIST_ID": list_id,
+        "MAILCHIMP_API_KEY_FILE": str(Path.cwd() / api_key_file) if api_key_file else None,
+    }
+    values |= {name: value for name, value in flags.items() if value}
+    path = Path.cwd() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
+    told = []
+    if path.exists():
+        if values:
+            raise WrongUsage(f"{path} exists already: change settings there, or name another file with --env-file.")
+        settings = _shared.settings()
+        told.append(f"Kept {path}.")
+    else:
+        settings = setup.write(path, _asked(values), environment())
+        told.append(f"Wrote {path}.")
+    made = setup.make_state(settings)
+    told.append(f"{'Made' if made else 'Kept'} the state folder {settings.state}.")
+    try:
+        setup.try_out(settings)
+    except SendonceError as fault:
+        raise type(fault)(f"{' '.join(told)} But: {fault.message}") from fault
+    told.append("Mailchimp accepts the key.")
+    _shared.voice.document("init", ExitCode.OK, env_file=str(path), state=str(settings.state), message=" ".join(told))
+    _shared.voice.result("\n".join([*told, "", *_next_steps(path)]))
+    _shared.voice.warnings(list(settings.warnings))
+    return ExitCode.OK
+
+
+def _asked(values: dict[str, str]) -> dict[str, str]:
+    """The settings of a new .env: those given, and those that a person on a terminal types."""
+    from sendonce import setup
+
+    is_terminal = bool(sys.stdin and sys.stdin.isatty()) and not _shared.is_json
+    proposed = {**setup.proposals(environment()), "SENDONCE_SOURCE": "draft", "SENDONCE_TITLE": "{job} {date}"}
+
+    def ask(name: str, proposal: str) -> str:
+        return str(click.prompt(name, default=proposal or None, err=True))
+
+    setup.complete(values, ask if is_terminal else None, proposed)
+    key = {}
+    if "MAILCHIMP_API_KEY_FILE" not in values:
+        given = environment().get("MAILCHIMP_API_KEY", "").strip()
+        if not given and not is_terminal:
+            raise WrongUsage("The API key must be given: there is no terminal to ask on. Use --api-key-file.")
+        key["MAILCHIMP_API_KEY"] = given or str(click.prompt("MAILCHIMP_API_KEY (not shown)", hide_input=True, err=True))
+    return {**key, **values}
+
+
+def _next_steps(path: Path) -> list[str]:
+    """What a newcomer does now."""
+    command = Path(sys.argv[0]).resolve()
+    return [
+        "Next, see what a run would do:",
+        f"  {command} --env-file {path} send-batch --dry-run",
+        "Then put this line into a crontab (crontab -e):",
+        f"  */10 8-11 * * * {command} --env-file {path} -q send-batch",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- sandbox, demo
+
+
+@cli.command()
+@click.option("--port", type=int, default=0, metavar="N", help="Port on 127.0.0.1.  [default: any free one]")
+@click.option("--audience", type=click.IntRange(0), default=100, metavar="N", help="Readers.  [default: 100]")
+@click.option("--draft", "drafts", multiple=True, metavar="TITLE", help="One more campaign; repeatable.")
+@common
+def sandbox(port: int, audience: int, drafts: tuple[str, ...]) -> ExitCode:
+    """Start a local stand-in for Mailchimp, to try things on.
+
+    It mails nobody. It prints settings for another terminal, those of a scratch folder and a made-up key, and
+    serves until Ctrl-C. Your own settings are not read.
+    """
+    from sendonce import demo
+
+    def say(desk: demo.Desk) -> None:
+        known = {"url": desk.url, "env_file": str(desk.env_file), "settings": desk.settings}
+        _shared.voice.document("sandbox", ExitCode.OK, **known)
+        _shared.voice.result(demo.guide(desk, audience, _own_command()))
+
+    zone = _zone_of_machine("sandbox")
+    demo.serve_sandbox(port=port, audience=audience, drafts=drafts, zone=zone, ready=say)
+    return ExitCode.OK
+
+
+@cli.command("demo")
+@common
+def play_demo() -> ExitCode:
+    """Show on the sandbox what sendonce does: no account, some seconds.
+
+    A campaign is sent, started again, its answer gets lost, the run is killed in mid-send;
+    in the end each day was delivered once. Exit 0 if so, else 1.
+    """
+    from sendonce import demo
+    from sendonce.report import write
+
+    zone = _zone_of_machine("demo")
+    verdict = demo.play(zone, _teller(), is_verbose=_shared.is_verbose)
+    code = ExitCode.OK if verdict.is_good else ExitCode.REFUSED
+    days = [vars(day) for day in verdict.days]
+    _shared.voice.document("demo", code, days=days, message=verdict.message)
+    if code is not ExitCode.OK and _shared.is_quiet:
+        write(2, f"{verdict.message}\n")
+    return code
+
+
+def _zone_of_machine(command: str) -> str:
+    """Return the zone for what has settings of its own. Raise WrongUsage if it is given others."""
+    from sendonce import demo, setup
+
+    if _shared.env_file or _shared.job:
+        raise WrongUsage(f"{command} has settings of its own: leave out --env-file and --job.")
+    return demo.usable_zone(setup.machine_zone())
+
+
+def _own_command() -> str:
+    """How this very sendonce is called from anywhere."""
+    called = Path(sys.argv[0]).absolute()
+    is_module = called.name == "__main__.py"
+    return shlex.join([sys.executable, "-m", "sendonce"] if is_module else [str(called)])
+
+
+def _teller() -> Callable[..., None]:
+    """Says the lines of a story: in colour on a terminal, plainly elsewhere, not at all with -q or --json."""
+    from sendonce.report import write
+
+    if _shared.is_quiet or _shared.is_json:
+        return lambda *_: None
+    if not sys.stdout or not sys.stdout.isatty():
+        return lambda text, _="": write(1, f"{text}\n")
+    from rich.console import Console
+    from rich.text import Text
+
+    colours = {"title": "bold", "quote": "cyan", "good": "bold green", "bad": "bold red"}
+    console = Console()
+
+    def say(text: str, style: str = "") -> None:
+        with console.capture() as captured:
+            console.print(Text(text), style=colours.get(style, ""), soft_wrap=True)
+        write(1, captured.get())
+
+    return say
+
+
+def command_table() -> str:
+    """Return all commands with their options as a Markdown table, for the README."""
+    rows = [*_command_rows(cli, ()), ("every command", _option_list(cli), "before or after its name")]
+    lines = [f"| {path} | {options} | {meaning} |" for path, options, meaning in rows]
+    return "\n".join(["| command | options | meaning |", "|---|---|---|", *lines]) + "\n"
+
+
+def _command_rows(group: click.Group, above: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _command_rows(command, (*above, name))
+        else:
+            meaning = command.get_short_help_str(limit=200).rstrip(".")
+            yield f"`{' '.join((*above, name))}`", _option_list(command), meaning
+
+
+def _option_list(command: click.Command) -> str:
+    """Return what a command takes; for all but the whole, without what every command takes."""
+    ctx = click.Context(command)
+    shared = {"version"} if command is cli else {parameter.name for parameter in cli.params}
+    texts = []
+    for parameter in command.params:
+        if parameter.name not in shared:
+            names = [*parameter.opts[:1]] if isinstance(parameter, click.Option) else []
+            is_bare = isinstance(parameter, click.Option) and parameter.is_flag
+            value = [] if is_bare else [parameter.make_metavar(ctx).strip("[]").replace("|", "\\|")]
+            texts.append(f"`{' '.join([*names, *value])}`")
+    return " ".join(texts)
 
 
 # -------------------------------------------------------------------------------------------------------- main

@@ -87,7 +87,7 @@ def random_hex(size_bytes: int) -> str:
 
 def already_settled(job: Job, day: date) -> Outcome | None:
     """What the ledger alone can answer: the date is sent or skipped. None if there is work to do."""
-    return settled(job.ledger().load(day.isoformat()).batch)
+    return settled(job.ledger().batch(day.isoformat()))
 
 
 # -------------------------------------------------------------------------------------------------- a send
@@ -220,11 +220,14 @@ def ports(job: Job, claim: Claim | None, day: date) -> Ports:
 
 def mailchimp(job: Job) -> Mailchimp:
     """Mailchimp with the job's key."""
+    import gc
+
     from sendonce import __version__
     from sendonce.adapters.mailchimp.api import Mailchimp as _Mailchimp
     from sendonce.adapters.mailchimp.wire import Wire
     from sendonce.core.errors import InvariantBroken
 
+    gc.enable()
     s = job.settings
     if s.api_key is None:
         raise InvariantBroken("a command that talks to Mailchimp was let through without a key")

@@ -59,7 +59,7 @@ class Voice:
         code = code_of_ending(outcome.ending)
         self.document(command, code, **_outcome_parts(outcome, warnings))
         notes = [*warnings, *outcome.notes]
-        if self.is_quiet and (code is ExitCode.OK or outcome.is_repeat):
+        if self.is_quiet and (code is ExitCode.OK or outcome.is_hushed):
             return code
         for note in notes:
             write(2, f"Warning: {printable(note)}\n")
@@ -158,7 +158,7 @@ COLUMNS = ("date", "state", "campaign", "title", "sent at", "emails", "tries")
 
 def ledger_rows(batches: Iterable[Batch], zone: tzinfo) -> list[tuple[str, ...]]:
     """A row of text for each batch, in `COLUMNS`."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for batch in batches:
         main: Entry | None = batch.main
         emails = "" if main is None or main.emails_sent is None else str(main.emails_sent)

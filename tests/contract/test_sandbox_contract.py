@@ -21,10 +21,10 @@ from urllib.parse import urlencode
 
 import jsonschema  # type: ignore[import-untyped]  # it ships without types
 import pytest
-from support.sandbox import API_KEY, LIST_ID, Sandbox
 
 from sendonce.sandbox.messages import Request
 from sendonce.sandbox.routes import ROUTES, find
+from support.sandbox import API_KEY, LIST_ID, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _is_date_time(value: object) -> bool:
 
 
 def _closed(schema: Any) -> Any:
-    """The same schema, in which no object has names that are not mentioned."""
+    """Make the same schema, in which no object has names that are not mentioned."""
     if isinstance(schema, list):
         return [_closed(one) for one in schema]
     if not isinstance(schema, dict):
@@ -90,14 +90,15 @@ class Api:
         self,
         method: str,
         path: str,
-        ids: dict[str, object] | None = None,
+        ids: dict[str, object],
         query: dict[str, object] | None = None,
         body: object = None,
+        *,
         key: str = API_KEY,
     ) -> Answer:
-        """One exchange. A request that may be wrong on purpose carries `body` unchecked: see `check_request`."""
+        """One exchange, its answer checked. The request may be wrong on purpose: see `check_request`."""
         operation = DOCUMENT["paths"][path][method.lower()]
-        answer = self._exchange(method, path.format(**(ids or {})), query, body, key)
+        answer = self._exchange(method, path.format(**ids), query, body, key=key)
         assert answer.date is not None
         if str(answer.status) in operation["responses"]:
             self._check_good(operation["responses"][str(answer.status)], answer)
@@ -109,7 +110,7 @@ class Api:
         return answer
 
     def _exchange(
-        self, method: str, path: str, query: dict[str, object] | None, body: object, key: str
+        self, method: str, path: str, query: dict[str, object] | None, body: object, *, key: str
     ) -> Answer:
         credentials = base64.b64encode(f"user:{key}".encode()).decode()
         connection = http.client.HTTPConnection("127.0.0.1", self.sandbox.port, timeout=30)
@@ -190,7 +191,7 @@ CAMPAIGN = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """One good exchange: from a campaign of this status and type, with names the answer must have."""
+    """One exchange, with a campaign of this status and type: what is asked, and names the answer must have."""
 
     method: str
     path: str
@@ -297,11 +298,9 @@ def _ids(api: Api, before: str = "save", kind: str = "regular") -> dict[str, obj
     }
 
 
-def _name(exchange: Exchange) -> str:
-    return f"{exchange.method} {exchange.path} {exchange.before} {dict(exchange.query)}"
-
-
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=_name)
+@pytest.mark.parametrize(
+    "exchange", EXCHANGES, ids=[f"{n} {e.method} {e.path}" for n, e in enumerate(EXCHANGES)]
+)
 def test_a_good_exchange_fits_the_description_both_ways(exchange: Exchange, api: Api) -> None:
     query = dict(exchange.query)
     check_request(exchange.method, exchange.path, query, exchange.body)
@@ -354,43 +353,44 @@ def test_every_operation_on_something_unknown_answers_404_with_a_problem_documen
     assert answer.body["detail"] == "The requested resource could not be found."
 
 
-BAD_REQUESTS: list[tuple[str, str, str, dict[str, object], object]] = [
-    ("GET", "/campaigns", "save", {"count": 1001}, None),
-    ("GET", "/campaigns", "save", {"count": "ten"}, None),
-    ("GET", "/campaigns", "save", {"offset": -1}, None),
-    ("GET", "/campaigns", "save", {"status": "archived"}, None),
-    ("GET", "/campaigns", "save", {"since_create_time": "yesterday"}, None),
-    ("GET", "/campaigns", "save", {"sort_field": "title"}, None),
-    ("GET", "/search-campaigns", "save", {}, None),
-    ("POST", "/campaigns", "save", {}, None),
-    ("POST", "/campaigns", "save", {}, {"type": "letter"}),
-    ("POST", "/campaigns", "save", {}, {"type": "regular", "recipients": {"list_id": "0123456789"}}),
-    ("POST", "/campaigns", "save", {}, {"type": "regular", "settings": {"title": 7}}),
-    ("PATCH", ONE, "sent", {}, {"settings": SETTINGS}),
-    ("PUT", f"{ONE}/content", "save", {}, {}),
-    ("PUT", f"{ONE}/content", "sending", {}, {"html": "<p>Hi</p>"}),
-    ("DELETE", ONE, "sent", {}, None),
-    ("POST", f"{ONE}/actions/send", "sending", {}, None),
-    ("POST", f"{ONE}/actions/send", "sent", {}, None),
-    ("POST", f"{ONE}/actions/send", "schedule", {}, None),
-    ("POST", f"{ONE}/actions/send", "canceled", {}, None),
-    ("POST", f"{ONE}/actions/replicate", "sending", {}, None),
-    ("POST", f"{ONE}/actions/schedule", "save", {}, {"schedule_time": "2099-01-01T10:10:00+00:00"}),
-    ("POST", f"{ONE}/actions/schedule", "save", {}, {"schedule_time": "2020-01-01T10:15:00+00:00"}),
-    ("POST", f"{ONE}/actions/unschedule", "save", {}, None),
-    ("POST", f"{ONE}/actions/pause", "sending", {}, None),
-    ("POST", f"{ONE}/actions/resume", "paused", {}, None),
-    ("POST", f"{ONE}/actions/cancel-send", "sent", {}, None),
-    ("POST", f"{ONE}/actions/test", "save", {}, {"test_emails": []}),
-    ("POST", "/lists/{list_id}/segments", "save", {}, {}),
+BAD_EXCHANGES = [
+    Exchange("GET", "/campaigns", query=(("count", 1001),)),
+    Exchange("GET", "/campaigns", query=(("count", "ten"),)),
+    Exchange("GET", "/campaigns", query=(("offset", -1),)),
+    Exchange("GET", "/campaigns", query=(("status", "archived"),)),
+    Exchange("GET", "/campaigns", query=(("since_create_time", "yesterday"),)),
+    Exchange("GET", "/campaigns", query=(("sort_field", "title"),)),
+    Exchange("GET", "/search-campaigns"),
+    Exchange("POST", "/campaigns"),
+    Exchange("POST", "/campaigns", body={"type": "letter"}),
+    Exchange("POST", "/campaigns", body={"type": "regular", "recipients": {"list_id": "0123456789"}}),
+    Exchange("POST", "/campaigns", body={"type": "regular", "settings": {"title": 7}}),
+    Exchange("PATCH", ONE, before="sent", body={"settings": SETTINGS}),
+    Exchange("PUT", f"{ONE}/content", body={}),
+    Exchange("PUT", f"{ONE}/content", before="sending", body={"html": "<p>Hi</p>"}),
+    Exchange("DELETE", ONE, before="sent"),
+    Exchange("POST", f"{ONE}/actions/send", before="sending"),
+    Exchange("POST", f"{ONE}/actions/send", before="sent"),
+    Exchange("POST", f"{ONE}/actions/send", before="schedule"),
+    Exchange("POST", f"{ONE}/actions/send", before="canceled"),
+    Exchange("POST", f"{ONE}/actions/replicate", before="sending"),
+    Exchange("POST", f"{ONE}/actions/schedule", body={"schedule_time": "2099-01-01T10:10:00+00:00"}),
+    Exchange("POST", f"{ONE}/actions/schedule", body={"schedule_time": "2020-01-01T10:15:00+00:00"}),
+    Exchange("POST", f"{ONE}/actions/unschedule"),
+    Exchange("POST", f"{ONE}/actions/pause", before="sending"),
+    Exchange("POST", f"{ONE}/actions/resume", before="paused"),
+    Exchange("POST", f"{ONE}/actions/cancel-send", before="sent"),
+    Exchange("POST", f"{ONE}/actions/test", body={"test_emails": []}),
+    Exchange("POST", "/lists/{list_id}/segments", body={}),
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "before", "query", "body"), BAD_REQUESTS)
-def test_a_bad_request_is_answered_400_with_a_problem_document(
-    method: str, path: str, before: str, query: dict[str, object], body: object, api: Api
-) -> None:
-    answer = api.call(method, path, _ids(api, before), query, body)
+@pytest.mark.parametrize(
+    "exchange", BAD_EXCHANGES, ids=[f"{n} {e.method} {e.path}" for n, e in enumerate(BAD_EXCHANGES)]
+)
+def test_a_bad_request_is_answered_400_with_a_problem_document(exchange: Exchange, api: Api) -> None:
+    ids = _ids(api, exchange.before)
+    answer = api.call(exchange.method, exchange.path, ids, dict(exchange.query), exchange.body)
 
     assert answer.status == 400
     assert answer.body["title"] in {"Bad Request", "Invalid Resource"}

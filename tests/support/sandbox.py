@@ -106,7 +106,7 @@ class Sandbox:
         return next(one for one in self.state()["campaigns"] if one["id"] == campaign_id)
 
     def calls(self, name: str | None = None) -> list[dict[str, Any]]:
-        """The requests that arrived, in order; only those of one name ("send", "listing", …) if one is given."""
+        """Read the requests that arrived, in order; those of one name ("send", "listing", …) if one is given."""
         calls: list[dict[str, Any]] = self._control("GET", "calls")["calls"]
         return [call for call in calls if name in {None, call["name"]}]
 
@@ -115,7 +115,7 @@ class Sandbox:
         self._control("DELETE", "calls")
 
     def mailbox(self) -> dict[str, Any]:
-        """What was delivered, by campaign id, by title and in all."""
+        """Read what was delivered: by campaign id, by title and in all."""
         return self._control("GET", "mailbox")
 
     def sends(self, campaign_id: str | None = None) -> int:

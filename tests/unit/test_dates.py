@@ -216,6 +216,11 @@ def test_a_pattern_that_cannot_be_meant_is_named(
     assert said in fault
 
 
+@pytest.mark.parametrize("text", ["", " ", "\t\n"])
+def test_a_text_of_nothing_but_white_space_is_empty(text: str) -> None:
+    assert dates.text_fault(text) == "is empty"
+
+
 @pytest.mark.parametrize("pattern", ["{date:%H}", "{name}", "{date", ""])
 def test_a_pattern_that_was_never_checked_is_a_bug_and_no_odd_title(pattern: str) -> None:
     with pytest.raises(InvariantBroken):

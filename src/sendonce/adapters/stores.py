@@ -84,6 +84,15 @@ class FileLedger:
         self._check_bound(read.ledger)
         return self._page(read, date)
 
+    def batch(self, date: str) -> Batch:
+        """Return the record of `date` alone, which is all that a date already sent needs. Raises as `load`."""
+        data = self._bytes()
+        with self._naming_the_place(data):
+            ledger = self._parse(data)
+            batch = ledger.batch(date)
+        self._check_bound(ledger)
+        return batch
+
     def batches(self) -> tuple[Batch, ...]:
         """Return all batches, oldest first; see `LedgerStore`."""
         return self._whole(Ledger.batches)
@@ -215,8 +224,8 @@ class FileLedger:
     def rebuild(self, batches: Iterable[Batch]) -> str:
         """Put a new ledger in place of whatever file is there; see `LedgerStore`.
 
-        Resets, skipped dates and unknown fields of a readable ledger stay. One of another API host, or of a newer
-        sendonce, is left where it is: StateUnusable.
+        Resets, skipped dates and unknown fields of a readable ledger stay. One of another API host, or of a
+        newer sendonce, is left where it is: StateUnusable.
         """
         self.check_writable()
         with self._guard(), _undisturbed():

@@ -537,7 +537,7 @@ class Run:
             text = " ".join([outcome.message, *self._alarms])
             is_fine = outcome.ending not in {Ending.REFUSED, Ending.TEMPORARY, Ending.SCHEDULED_ELSEWHEN}
             outcome = replace(outcome, message=text, ending=Ending.ALARM if is_fine else outcome.ending)
-        is_repeat = self._said_before(outcome)
+        is_hushed = self._is_hushed(outcome)
         try:
             self._page = self._store.save(
                 self._known, self._with_attempt(batch, outcome.ending.value, outcome.message)
@@ -548,14 +548,14 @@ class Run:
             if self._has_posted:
                 raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
             raise
-        return replace(outcome, is_repeat=is_repeat)
+        return replace(outcome, is_hushed=is_hushed)
 
-    def _said_before(self, outcome: Outcome) -> bool:
-        """Whether an earlier run of the date ended the same: a refusal with the same text, a 75 with any."""
+    def _is_hushed(self, outcome: Outcome) -> bool:
+        """What cron need not mail: a refusal that was said before, and a first 75, which the next run may heal."""
         earlier = self._before.attempts if self._before is not None else ()
         match outcome.ending:
             case Ending.TEMPORARY:
-                return any(a.outcome == Ending.TEMPORARY for a in earlier)
+                return all(a.outcome != Ending.TEMPORARY for a in earlier)
             case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
                 spoken = [a for a in earlier if a.outcome == outcome.ending]
                 return bool(spoken) and spoken[-1].detail == outcome.message

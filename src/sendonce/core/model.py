@@ -233,7 +233,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has to say. `is_repeat`: the same was said by an earlier run, `-q` need not repeat it."""
+    """What a run has to say. `is_hushed`: `-q` need not say it, a person knows it or the next run heals it."""
 
     ending: Ending
     date: str
@@ -243,7 +243,7 @@ class Outcome:
     emails_sent: int | None = None
     recipients: int | None = None
     notes: tuple[str, ...] = ()
-    is_repeat: bool = False
+    is_hushed: bool = False
 
 
 def settled(batch: Batch) -> Outcome | None:

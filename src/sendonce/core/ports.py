@@ -43,6 +43,10 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def batch(self, date: str) -> Batch:
+        """The record of `date` alone. Raises as `load`."""
+        ...
+
     def save(self, page: Page, batch: Batch) -> Page:
         """Write `batch` if the claim is ours and the ledger is still `page`; the page as it is then comes back.
 

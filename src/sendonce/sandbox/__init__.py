@@ -18,5 +18,6 @@ drafts are put in place, faults are ordered and what happened is read.
     journal     every request that arrived
     mailbox     what was delivered
     control     the `/sandbox/` side
-    server      the sockets; `serve`
+    connection  HTTP and the faults, byte by byte
+    server      the listening socket; `serve`
 """

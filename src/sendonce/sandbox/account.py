@@ -84,7 +84,7 @@ class Account:
     # Looking
 
     def campaign(self, campaign_id: str) -> Campaign:
-        """A campaign by id. Raise a 404 problem if there is none."""
+        """Look a campaign up. Raise a 404 problem if there is none."""
         found = self.campaigns.get(campaign_id)
         if found is None:
             raise not_found()
@@ -92,20 +92,20 @@ class Account:
         return found
 
     def audience(self, list_id: str) -> Audience:
-        """An audience by id. Raise a 404 problem if there is none."""
+        """Look an audience up. Raise a 404 problem if there is none."""
         if list_id not in self.audiences:
             raise not_found()
         return self.audiences[list_id]
 
     def segment(self, list_id: str, segment_id: str) -> Segment:
-        """A segment by id. Raise a 404 problem if there is none."""
+        """Look a segment up. Raise a 404 problem if there is none."""
         segments = self.audience(list_id).segments
         if not segment_id.isdecimal() or int(segment_id) not in segments:
             raise not_found()
         return segments[int(segment_id)]
 
     def listed(self) -> Iterator[Campaign]:
-        """The campaigns that listing and search show by now."""
+        """Go through the campaigns that listing and search show by now."""
         born_before_s = time.monotonic() - self.settings.listing_lag_s
         for campaign in self.campaigns.values():
             if campaign.born_s is None or campaign.born_s <= born_before_s:
@@ -118,18 +118,18 @@ class Account:
         return accepted_s is not None and time.monotonic() - accepted_s < self.settings.status_lag_s
 
     def shown_status(self, campaign: Campaign) -> str:
-        """The status that reads show."""
+        """Tell the status that reads show."""
         return "save" if self.is_hidden(campaign) else campaign.status
 
     def emails_sent(self, campaign: Campaign) -> int:
-        """What reads show as emails_sent: nothing until a campaign is through."""
+        """Tell what reads show as emails_sent: 0 until a campaign is through."""
         if campaign.emails_sent is not None:
             return campaign.emails_sent
         is_through = self.shown_status(campaign) in {"sent", "canceled"}
         return campaign.deliveries if is_through else 0
 
     def recipients(self, campaign: Campaign) -> Sequence[int]:
-        """The members a campaign would go to now."""
+        """Find the members a campaign would go to now."""
         if campaign.list_id not in self.audiences:
             return ()
         return recipients(self.audiences[campaign.list_id], campaign.segment_opts, self.sent_to)
@@ -140,7 +140,7 @@ class Account:
         return born_s is not None and time.monotonic() - born_s < self.settings.recipients_ready_s
 
     def sent_to(self, list_id: str, web_id: str) -> Collection[int]:
-        """The members of an audience who got the campaign with this web_id, or "any"."""
+        """Find the members of an audience who got the campaign with this web_id, or "any"."""
         return {
             member
             for campaign in self.campaigns.values()
@@ -151,11 +151,11 @@ class Account:
         }
 
     def segment_members(self, audience: Audience, segment: Segment) -> Sequence[int]:
-        """The members of a segment."""
+        """Find the members of a segment."""
         return segment_members(audience, segment, self.sent_to)
 
     def faults_of(self, campaign: Campaign) -> dict[str, str]:
-        """What keeps a campaign from being sent: heading of the checklist item, and what is wrong."""
+        """Tell what keeps a campaign from being sent: heading of the checklist item, and what is wrong."""
         checks = {
             "List": (not campaign.list_id, "no audience has been chosen"),
             "Subject": (not campaign.settings["subject_line"], "the subject line is missing"),
@@ -217,7 +217,7 @@ class Account:
     # Sending
 
     def count_send(self, campaign_id: str) -> None:
-        """A send request arrived, whatever becomes of it."""
+        """Note that a send request arrived, whatever becomes of it."""
         self.sends_arrived[campaign_id] += 1
 
     def send(self, campaign_id: str) -> None:
@@ -381,7 +381,7 @@ class Account:
         return secrets.token_hex(5)
 
     def _new_web_id(self) -> int:
-        """An integer without order: nobody has said that web ids grow."""
+        """Make an integer without order: nobody has said that web ids grow."""
         return secrets.randbelow(900_000_000) + 100_000_000
 
     def _copy_title(self, title: str) -> str:

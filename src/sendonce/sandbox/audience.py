@@ -49,11 +49,11 @@ class Audience:
     segments: dict[int, Segment] = field(default_factory=dict)
 
     def address(self, member: int) -> str:
-        """The address of a member, counted from 0."""
+        """Make the address of a member, counted from 0."""
         return self.addresses[member] if self.addresses is not None else f"member{member + 1:04d}@example.com"
 
     def member(self, address: str) -> int | None:
-        """The member with an address, None if there is none."""
+        """Find the member with an address, None if there is none."""
         if self.addresses is not None:
             return self._by_address.get(address.lower())
         found = _MADE_UP.fullmatch(address)
@@ -61,7 +61,7 @@ class Audience:
         return number - 1 if 1 <= number <= self.count else None
 
     def member_by_hash(self, subscriber_hash: str) -> int | None:
-        """The member whose lower-cased address has this MD5, None if there is none."""
+        """Find the member whose lower-cased address has this MD5, None if there is none."""
         return self._by_hash.get(subscriber_hash.lower())
 
     @cached_property
@@ -74,12 +74,12 @@ class Audience:
 
 
 def subscriber_hash(address: str) -> str:
-    """How the API names a member in a path."""
+    """Name a member as the API does in a path."""
     return md5(address.lower().encode(), usedforsecurity=False).hexdigest()
 
 
 def recipients(audience: Audience, segment_opts: Mapping[str, object], sent_to: SentTo) -> Sequence[int]:
-    """The members a campaign with these `segment_opts` goes to; `sent_to` says who got earlier ones.
+    """Find the members a campaign with these `segment_opts` goes to; `sent_to` says who got earlier ones.
 
     With a saved_segment_id any conditions beside it are ignored: nobody has seen Mailchimp combine the two,
     and whoever relies on it shall find out here.
@@ -97,7 +97,7 @@ def recipients(audience: Audience, segment_opts: Mapping[str, object], sent_to: 
 
 
 def segment_members(audience: Audience, segment: Segment, sent_to: SentTo) -> Sequence[int]:
-    """The members of a segment, in order."""
+    """Find the members of a segment, in order."""
     if segment.members is not None:
         return segment.members
     return recipients(audience, segment.options, sent_to)

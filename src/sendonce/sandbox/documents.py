@@ -43,7 +43,7 @@ def account(one: Account) -> Document:
 
 
 def campaign(one: Account, it: Campaign) -> Document:
-    """A campaign as reads show it, which may lag behind what it is.
+    """Put a campaign as reads show it, which may lag behind what it is.
 
     An unsent campaign has `send_time` "" where the API's own description wants a date-time.
     """
@@ -101,13 +101,13 @@ def _recipients(one: Account, it: Campaign) -> Document:
 
 
 def content(it: Campaign) -> Document:
-    """The content of a campaign, byte for byte as it was set."""
+    """Put the content of a campaign, byte for byte as it was set."""
     html = it.content.get("html", "")
     return {"plain_text": it.content.get("plain_text", ""), "html": html, "archive_html": html}
 
 
 def checklist(one: Account, it: Campaign) -> Document:
-    """The send checklist: one item for each thing that is looked at."""
+    """Put the send checklist: one item for each thing that is looked at."""
     faults = one.faults_of(it)
     if it.status != "save":
         faults["Status"] = f"the campaign is not a draft, its status is {it.status}"
@@ -156,7 +156,7 @@ def report(one: Account, it: Campaign) -> Document:
 
 
 def sent_to(it: Campaign, audience: Audience, member: int) -> Document:
-    """One recipient of a campaign."""
+    """Put one recipient of a campaign."""
     address = audience.address(member)
     return {
         "email_id": subscriber_hash(address),
@@ -174,7 +174,7 @@ def sent_to(it: Campaign, audience: Audience, member: int) -> Document:
 
 
 def audience(one: Account, it: Audience) -> Document:
-    """A list."""
+    """Put a list."""
     of_it = [campaign for campaign in one.campaigns.values() if campaign.list_id == it.id]
     sent = [campaign.send_time for campaign in of_it if campaign.send_time and campaign.mailings]
     no_contact = dict.fromkeys(("address1", "address2", "city", "state", "zip", "country", "phone"), "")
@@ -213,7 +213,7 @@ def audience(one: Account, it: Audience) -> Document:
 
 
 def segment(one: Account, it: Audience, part: Segment) -> Document:
-    """A segment of a list."""
+    """Put a segment of a list."""
     document: Document = {
         "id": part.id,
         "name": part.name,

@@ -17,14 +17,14 @@ _CONTENT_KINDS = ("html", "plain_text", "url", "template", "archive", "variate_c
 
 
 def body_object(body: object) -> dict[str, object]:
-    """The body as an object. Raise a 400 problem for anything else."""
+    """Take the body as an object. Raise a 400 problem for anything else."""
     if not isinstance(body, dict):
         raise bad_request("The request body must be a JSON object.")
     return body
 
 
 def campaign_type(body: Mapping[str, object]) -> str:
-    """The `type` of a campaign to create. Raise a 400 problem if it is none."""
+    """Read the `type` of a campaign to create. Raise a 400 problem if it is none."""
     kind = body.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise invalid("type", f"Value must be one of: {', '.join(TYPES)}")
@@ -43,7 +43,7 @@ def write(campaign: Campaign, body: Mapping[str, object]) -> None:
 
 
 def recipients(body: Mapping[str, object]) -> tuple[str, dict[str, object]] | None:
-    """List id and segment_opts of a body, None if it does not speak of recipients."""
+    """Read list id and segment_opts of a body, None if it does not speak of recipients."""
     if body.get("recipients") is None:
         return None
     given = _object(body, "recipients")
@@ -54,7 +54,7 @@ def recipients(body: Mapping[str, object]) -> tuple[str, dict[str, object]] | No
 
 
 def segment_opts(given: dict[str, object], field: str) -> dict[str, object]:
-    """`segment_opts`, or the `options` of a segment, checked as far as the sandbox reads them."""
+    """Check `segment_opts`, or the `options` of a segment, as far as the sandbox reads them."""
     conditions = given.get("conditions", [])
     if not isinstance(conditions, list) or not all(isinstance(one, dict) for one in conditions):
         raise invalid(f"{field}.conditions", "Schema describes array of objects")
@@ -66,7 +66,7 @@ def segment_opts(given: dict[str, object], field: str) -> dict[str, object]:
 
 
 def content(campaign: Campaign, body: Mapping[str, object]) -> tuple[str, dict[str, str]]:
-    """The content type and the content that a PUT makes. What stays unsaid is kept."""
+    """Work out the content type and the content that a PUT makes. What stays unsaid is kept."""
     if not any(kind in body for kind in _CONTENT_KINDS):
         raise bad_request("The content needs one of: " + ", ".join(_CONTENT_KINDS))
     texts = {name: body[name] for name in ("html", "plain_text", "url") if name in body}
@@ -105,7 +105,7 @@ def _object(body: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _checked(body: Mapping[str, object], name: str, known: Mapping[str, object]) -> dict[str, object]:
-    """The known, writable names of an object in `body`; unknown ones are left out, as Mailchimp does."""
+    """Pick the known, writable names of an object in `body`; unknown ones are left out, as Mailchimp does."""
     given = _object(body, name)
     accepted = {key: value for key, value in given.items() if key in known and key not in READ_ONLY}
     for key, value in accepted.items():

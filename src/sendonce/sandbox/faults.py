@@ -15,7 +15,7 @@ A canned answer in place of the real one, and nothing takes effect:
     429:N          429 with Retry-After: N (so after every NNN…)
     accept-NNN…    any of these, but the request takes effect
 
-A 3xx leads to an HTML page on this server, a 204 never has a body. The real answer, but not as it should come:
+A 3xx leads to an HTML page on this server; a 204 has no body. The real answer, but not as it should come:
 
     slow:N         everything as usual, N seconds later
     accept-slow:N  the request takes effect at once, the answer comes N seconds later
@@ -201,7 +201,7 @@ class Rule:
         return self.times is None or self.hit < self.times
 
     def told(self) -> dict[str, object]:
-        """The rule as it was ordered, and how often it struck."""
+        """Put the rule as it was ordered, with how often it struck, as JSON."""
         document: dict[str, object] = {
             "on": self.on,
             "word": self.fault.word,
@@ -218,7 +218,7 @@ class Rule:
 
 
 def rule(told: Mapping[str, object]) -> Rule:
-    """A rule from its JSON form. Raise ValueError if it cannot be meant."""
+    """Read a rule from its JSON form. Raise ValueError if it cannot be meant."""
     unknown = set(told) - {"on", "word", "nth", "times", "after"}
     if unknown:
         raise ValueError(f"a rule has no {', '.join(sorted(unknown))}")
@@ -260,7 +260,7 @@ class Rules:
             self._rules = list(rules)
 
     def pick(self, names: Collection[str]) -> Fault | None:
-        """The fault that a request of these names meets, if any."""
+        """Tell the fault that a request of these names meets, if any."""
         with self._lock:
             struck = [rule for rule in self._rules if rule.strikes(names)]
             for rule in self._rules:
@@ -276,6 +276,6 @@ class Rules:
             return any(rule.on == name for rule in self._rules)
 
     def told(self) -> list[dict[str, object]]:
-        """All rules in their JSON form."""
+        """Put all rules as JSON."""
         with self._lock:
             return [rule.told() for rule in self._rules]

@@ -16,7 +16,7 @@ _NONCE = re.compile(r" \[[0-9a-f]{8}\]$")
 
 
 def day_title(title: str) -> str:
-    """A title without the mark, " [8 hex digits]", that sendonce puts on the campaigns it creates."""
+    """Take off the mark, " [8 hex digits]", that sendonce puts on the titles of campaigns it creates."""
     return _NONCE.sub("", title)
 
 
@@ -38,7 +38,7 @@ def summary(account: Account, mailings: Sequence[Mailing]) -> dict[str, object]:
 
 
 def told(account: Account) -> dict[str, object]:
-    """The mailbox: by campaign id, by title (see `day_title`), and in all."""
+    """Put the whole mailbox as JSON: by campaign id, by title (see `day_title`), and in all."""
     campaigns = [*account.campaigns.values(), *account.removed]
     by_title: dict[str, list[Mailing]] = defaultdict(list)
     for campaign in campaigns:

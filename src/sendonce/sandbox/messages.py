@@ -39,19 +39,19 @@ class Reply:
 
 
 def json_reply(document: object, status: int = 200) -> Reply:
-    """A JSON document as a reply."""
+    """Make a reply of a JSON document."""
     return Reply(status, json.dumps(document).encode(), JSON)
 
 
 def time_text(epoch_s: float | None) -> str:
-    """Seconds since 1970 as Mailchimp writes them, "" for none: 2026-11-30T08:00:04+00:00."""
+    """Write seconds since 1970 as Mailchimp does, "" for none: 2026-11-30T08:00:04+00:00."""
     if epoch_s is None:
         return ""
     return datetime.fromtimestamp(int(epoch_s), UTC).isoformat()
 
 
 def time_value(text: str) -> float | None:
-    """The reverse of `time_text`; a time without an offset is UTC. Raise ValueError if it is no time."""
+    """Read what `time_text` writes; a time without an offset is UTC. Raise ValueError if it is no time."""
     if not text:
         return None
     moment = datetime.fromisoformat(text)

@@ -111,7 +111,9 @@ def send(ask: Ask) -> None:
 
 def replicate(ask: Ask) -> Document:
     """POST /campaigns/{id}/actions/replicate."""
-    return documents.campaign(ask.account, ask.account.replicate(ask.campaign_id))
+    document = documents.campaign(ask.account, ask.account.replicate(ask.campaign_id))
+    del document["recipients"]["list_is_active"]  # as the API describes this one answer
+    return document
 
 
 def schedule(ask: Ask) -> None:

@@ -25,7 +25,7 @@ class Problem(Exception):
         self.fields = tuple(fields)
 
     def reply(self, *headers: tuple[str, str]) -> Reply:
-        """The problem as an answer, with a fresh `instance` that is also the X-Request-Id."""
+        """Make an answer of the problem, with a fresh `instance` that is also the X-Request-Id."""
         instance = secrets.token_hex(16)
         document: dict[str, object] = {
             "type": TYPE,

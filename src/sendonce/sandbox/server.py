@@ -1,45 +1,27 @@
-"""The sockets: HTTP/1.1 on 127.0.0.1, a thread for each connection, and every fault down to the last byte."""
+"""The server: listens on 127.0.0.1, with a thread for each connection. `serve` runs one to its end."""
 
 from __future__ import annotations
 
-import json
-import os
-import select
 import signal
 import socket
-import struct
 import sys
 import threading
-from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import formatdate
-from http import HTTPStatus
-from http.client import responses
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, assert_never
-from urllib.parse import parse_qsl
+from http.server import ThreadingHTTPServer
+from typing import TYPE_CHECKING
 
 from sendonce.core.errors import Unusable
 from sendonce.sandbox import control, routes
 from sendonce.sandbox.account import Account
-from sendonce.sandbox.faults import PAGE, PORTAL, Ending, Fault, Rules
+from sendonce.sandbox.connection import Connection
+from sendonce.sandbox.faults import Rules
 from sendonce.sandbox.journal import Journal
-from sendonce.sandbox.messages import HTML, Reply, Request
-from sendonce.sandbox.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sendonce.sandbox.account import Setup
-    from sendonce.sandbox.journal import Call
 
 HOST = "127.0.0.1"
-_MAX_BODY_BYTES = 16 * 1024 * 1024
-_LOOK_S = 0.1
-_FIRST_BYTES_S = 1.0
-_GARBAGE = b"\x15\x03\x01\x00\x02\x02\x46 this is not HTTP\r\n\r\n"
-_AS_USUAL = Fault("")
-_PROXY = Fault("proxy", has_effect=False, reply=Reply(502, PAGE, HTML))
 
 
 def serve(port: int, *, ready: Callable[[str], None], setup: Setup) -> None:
@@ -75,7 +57,7 @@ class SandboxServer(ThreadingHTTPServer):
         self.control = control.Control(self.account, self.rules, self.journal)
         self.stopping = threading.Event()
         try:
-            super().__init__((HOST, port), _Handler)
+            super().__init__((HOST, port), Connection)
         except (OSError, OverflowError) as error:
             raise Unusable(
                 f"The sandbox cannot listen on {HOST}, port {port}: {error}. "
@@ -100,223 +82,6 @@ class SandboxServer(ThreadingHTTPServer):
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is no error; anything else is a bug and shown."""
+        """Show a bug; a client that went away is none."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]  # as typeshed has it
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: SandboxServer
-    connection: socket.socket
-
-    def handle(self) -> None:
-        """Serve the requests of a connection, unless the connection itself meets a fault."""
-        if not self._starts_with_control():
-            self.server.journal.count_connection()
-            fault = self.server.rules.pick({"connect"})
-            if fault is not None and not self._connect(fault):
-                return
-        super().handle()
-
-    def _starts_with_control(self) -> bool:
-        """Whether the first request is a control request: those must get through whatever is ordered."""
-        if not self.server.rules.are_about("connect"):
-            return False
-        if not select.select([self.connection], [], [], _FIRST_BYTES_S)[0]:
-            return False
-        first_line = self.connection.recv(64, socket.MSG_PEEK).split(b"\r\n")[0]
-        return control.PREFIX.encode() in first_line
-
-    def _connect(self, fault: Fault) -> bool:
-        """Let a connection meet its fault; whether it is served after that."""
-        if self.server.stopping.wait(fault.wait_before_s):
-            return False
-        if fault.ending is Ending.ANSWER:
-            return True
-        self._end(fault, Reply(200))
-        return False
-
-    def _serve(self) -> None:
-        """One request: read it, note it, let it meet its fault."""
-        request = self._read()
-        if request is None:
-            return
-        if request.path.startswith(control.PREFIX):
-            self._write(self.server.control.answer(request))
-            return
-        names = _names(request)
-        call = self.server.journal.begin(request, names[0], self._now())
-        if names[0] == "send":
-            self._count_send(request)
-        is_for_proxy = not request.path.startswith("/")
-        self.close_connection |= is_for_proxy
-        fault = _PROXY if is_for_proxy else self.server.rules.pick(names)
-        call.fault = fault.word if fault else None
-        self._carry_out(request, call, fault or _AS_USUAL)
-
-    # http.server finds the method of a request by these names
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_CONNECT = _serve  # noqa: N815
-
-    def _carry_out(self, request: Request, call: Call, fault: Fault) -> None:
-        if self.server.stopping.wait(fault.wait_before_s):
-            self.close_connection = True
-            return
-        reply = self._effect(request, call) if fault.has_effect else Reply(204)
-        if fault.effect_after_s is not None:
-            self._effect_later(request, call, fault.effect_after_s)
-        if self.server.stopping.wait(fault.wait_after_s):
-            self.close_connection = True
-            return
-        reply = fault.reply or reply
-        if fault.ending not in {Ending.RESET, Ending.CLOSE, Ending.STALL, Ending.GARBAGE}:
-            call.status = reply.status
-        self._end(fault, reply)
-
-    def _effect(self, request: Request, call: Call) -> Reply:
-        """What the request asks for, done."""
-        if request.path == PORTAL:
-            return Reply(200, PAGE, HTML)
-        reply = routes.answer(self.server.account, request)
-        is_done = reply.status < HTTPStatus.MULTIPLE_CHOICES
-        call.has_effect = is_done and request.method != "GET"
-        if call.is_accepted is not None:
-            call.is_accepted = is_done
-        return reply
-
-    def _effect_later(self, request: Request, call: Call, seconds: float) -> None:
-        def act() -> None:
-            if not self.server.stopping.wait(seconds):
-                self._effect(request, call)
-
-        threading.Thread(target=act, daemon=True).start()
-
-    def _end(self, fault: Fault, reply: Reply) -> None:
-        """How the exchange ends on the wire."""
-        match fault.ending:
-            case Ending.ANSWER:
-                self._write(reply)
-            case Ending.NO_DATE:
-                self._write(reply, has_date=False)
-            case Ending.DRIP:
-                self._drip(reply, fault.drip_s)
-            case Ending.CUT:
-                self._cut(reply)
-            case Ending.GARBAGE:
-                self.close_connection = True
-                self.wfile.write(_GARBAGE)
-            case Ending.CLOSE:
-                self.close_connection = True
-            case Ending.RESET:
-                self._reset()
-            case Ending.STALL:
-                self._stall()
-            case _:
-                assert_never(fault.ending)
-
-    def _write(self, reply: Reply, *, has_date: bool = True) -> None:
-        self.wfile.write(self._bytes(reply, has_date=has_date))
-
-    def _drip(self, reply: Reply, seconds: float) -> None:
-        for byte in self._bytes(reply):
-            self.wfile.write(bytes([byte]))
-            if self.server.stopping.wait(seconds):
-                return
-
-    def _cut(self, reply: Reply) -> None:
-        """Half of a body, though the header promises all of it. An answer without a body gets one."""
-        body = reply.body or b'{"status": "accepted", "detail": "this text breaks off"}'
-        whole = self._bytes(Reply(200 if not reply.body else reply.status, body, reply.content_type))
-        self.close_connection = True
-        self.wfile.write(whole[: -(len(body) // 2)])
-
-    def _reset(self) -> None:
-        """End the connection with RST instead of FIN."""
-        self.close_connection = True
-        linger_not = struct.pack("ii", 1, 0)
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_not)
-        os.close(self.connection.detach())  # now: a later shutdown() would send FIN
-
-    def _stall(self) -> None:
-        """Say nothing until the client gives up or the sandbox stops."""
-        self.close_connection = True
-        while not self.server.stopping.wait(_LOOK_S):
-            if select.select([self.connection], [], [], 0)[0] and not self._peek():
-                return
-
-    def _peek(self) -> bytes:
-        with suppress(OSError):
-            return self.connection.recv(1, socket.MSG_PEEK)
-        return b""
-
-    def _bytes(self, reply: Reply, *, has_date: bool = True) -> bytes:
-        headers = []
-        if has_date:
-            headers.append(("Date", formatdate(self.server.account.now(), usegmt=True)))
-        if reply.content_type is not None:
-            headers.append(("Content-Type", reply.content_type))
-        if reply.status != HTTPStatus.NO_CONTENT:
-            headers.append(("Content-Length", str(len(reply.body))))
-        headers += reply.headers
-        if self.close_connection:
-            headers.append(("Connection", "close"))
-        first = f"HTTP/1.1 {reply.status} {responses.get(reply.status, 'Status')}"
-        head = "\r\n".join([first, *(f"{name}: {value}" for name, value in headers), "", ""])
-        body = b"" if self.command == "HEAD" else reply.body
-        return head.encode("latin-1") + body
-
-    def _read(self) -> Request | None:
-        """Read the request with its body; None if there is not all of it, or if it cannot be read."""
-        length = self.headers.get("Content-Length", "0")
-        if self.headers.get("Transfer-Encoding") or not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-            self.close_connection = True
-            detail = "The sandbox wants a Content-Length of at most 16 MiB."
-            self._write(Problem(HTTPStatus.LENGTH_REQUIRED, "Length Required", detail).reply())
-            return None
-        text = self.rfile.read(int(length))
-        if len(text) < int(length):  # the client died while it was asking
-            self.close_connection = True
-            return None
-        body, is_broken = _parsed(text)
-        is_path = self.path.startswith("/")  # CONNECT and a request to a proxy have a host first
-        path, _, query = self.path.partition("?") if is_path else (self.path, "", "")
-        return Request(
-            method=self.command,
-            path=path,
-            query=dict(parse_qsl(query, keep_blank_values=True)),
-            body=body,
-            is_broken=is_broken,
-            authorization=self.headers.get("Authorization", ""),
-            user_agent=self.headers.get("User-Agent", ""),
-        )
-
-    def _count_send(self, request: Request) -> None:
-        _, ids = routes.find(request)
-        with self.server.account.lock:
-            self.server.account.count_send(ids["campaign"])
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self.server.account.now(), UTC)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-        """Say nothing: what happened can be read under /sandbox/calls."""
-
-
-def _names(request: Request) -> tuple[str, ...]:
-    """What a rule may call a request; its own name first."""
-    try:
-        name = routes.find(request)[0].name
-    except Problem:
-        name = "unknown"
-    return (name, "read", "any") if request.method == "GET" else (name, "any")
-
-
-def _parsed(text: bytes) -> tuple[object, bool]:
-    """Parse a body; whether it is broken comes second."""
-    try:
-        return (json.loads(text) if text.strip() else None), False
-    except ValueError:
-        return None, True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
 from sendonce.settings.env_file import EnvFile, example_env, read_env, read_private, render_env
-from sendonce.settings.masking import Secret, key_fault, masked, shown, without_keys
+from sendonce.settings.masking import Secret, key_fault, masked, shown
 from sendonce.settings.reading import Reading, Value
 from sendonce.settings.table import DOCS, ENV_FILE_NAME, SETTINGS, SettingDoc, settings_table
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "NEEDED_BY",
     "SETTINGS",
     "Secret",
     "SettingDoc",
@@ -43,7 +44,7 @@ _ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>
 _HIGHEST_PORT: Final = 65535
 _LOCK_WAIT_OVER_LEASE_S: Final = 15
 
-_NEEDED_BY: Final[Mapping[Source, tuple[str, ...]]] = {
+NEEDED_BY: Final[Mapping[Source, tuple[str, ...]]] = {
     Source.DRAFT: (),
     Source.REPLICATE: ("SENDONCE_REPLICATE_FROM",),
     Source.HTML: (
@@ -211,7 +212,7 @@ def _merged(layers: list[dict[str, Value]], faults: list[str]) -> dict[str, Valu
 def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings: list[str]) -> Settings:
     """Read every setting once; what is wrong is in `reading.faults` afterwards."""
     source = reading.source()
-    for name in _NEEDED_BY[source]:
+    for name in NEEDED_BY[source]:
         reading.require(name, f"SENDONCE_SOURCE={source} needs it")
     lease_s = reading.seconds("SENDONCE_LEASE_SECONDS")
     lock_wait_s = reading.seconds("SENDONCE_LOCK_WAIT_SECONDS", lease_s + _LOCK_WAIT_OVER_LEASE_S)
@@ -302,7 +303,7 @@ def _key(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> Sec
         try:
             file = read_private(path)
         except SettingsWrong as error:
-            reading.wrong(file_name, f"cannot be used: {without_keys(error.message)}")
+            reading.wrong(file_name, f"cannot be used: {error.message}")
             return None
         warnings.extend(file.warnings)
         reading.values[name] = Value(_without_newline(file.text), origin)

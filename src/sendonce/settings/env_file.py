@@ -81,9 +81,8 @@ def read_env(path: Path) -> EnvFile:
         elif name and binding.value is not None:
             lines[name] = Line(binding.value, number)
             if name.upper().startswith("MAILCHIMP_") and name not in DOCS:
-                notes.append(f"{path} line {number}: sendonce has no setting {name}{_meant(name)}.")
-    kept = {name: line for name, line in lines.items() if name not in spoiled}
-    return EnvFile(path, folder, kept, tuple(faults), frozenset(spoiled), tuple(notes))
+                notes.append(f"{path} line {number}: sendonce has no setting {name}{_meant(name)}")
+    return EnvFile(path, folder, lines, tuple(faults), frozenset(spoiled), tuple(notes))
 
 
 def _bindings(text: str) -> Iterable[tuple[int, Binding]]:

@@ -10,7 +10,8 @@ KEY_FORM: Final = r"[0-9A-Za-z]{20,64}-[a-z]{2,4}[0-9]{1,3}"
 _KEY_ANYWHERE: Final = rf"{KEY_FORM}|[0-9A-Fa-f]{{32,}}(?:-[0-9a-z]+)?"
 _SHORTEST_KEY: Final = 20
 _SHOWN_OF_KEY: Final = 4
-_LONGEST_SHOWN: Final = 120
+_LONGEST_VALUE: Final = 120
+_LONGEST_SENTENCE: Final = 1000
 
 
 class Secret:
@@ -47,16 +48,16 @@ def masked(text: str) -> str:
     return f"{head}…{suffix.group() if suffix else ''}"
 
 
-def without_keys(text: str) -> str:
-    """Mask whatever in `text` looks like a key: in the wrong place it is still one."""
-    return re.sub(_KEY_ANYWHERE, lambda key: masked(key.group()), text)
-
-
 def shown(text: str) -> str:
-    """Put `text` in quotes for a message: keys masked, the invisible by code point, not too long."""
-    safe = without_keys(text)
-    cut = safe[:_LONGEST_SHOWN] + ("…" if len(safe) > _LONGEST_SHOWN else "")
-    return '"' + "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in cut) + '"'
+    """Put `text` in quotes for a message."""
+    return f'"{readable(text, _LONGEST_VALUE)}"'
+
+
+def readable(text: str, longest: int = _LONGEST_SENTENCE) -> str:
+    """Make a text from outside fit for a message: keys masked, the invisible by code point, not too long."""
+    safe = re.sub(_KEY_ANYWHERE, lambda key: masked(key.group()), text)
+    cut = safe[:longest] + ("…" if len(safe) > longest else "")
+    return "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in cut)
 
 
 def key_fault(text: str) -> str | None:

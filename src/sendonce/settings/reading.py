@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce.core import dates
 from sendonce.core.model import Source
-from sendonce.settings.masking import shown
+from sendonce.settings.masking import readable, shown
 from sendonce.settings.table import DOCS
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Reading:
         """Note that a value cannot be used; `what` is the rest of a sentence that begins with the value."""
         value = self.values[name]
         said = "the value" if DOCS[name].is_secret else shown(value.text)
-        self.faults.append(f"{name} ({value.origin}): {said} {what}")
+        # What is wrong may quote the value again: a pattern with the key in it is still the key.
+        self.faults.append(f"{name} ({value.origin}): {said} {readable(what)}")
 
     def require(self, name: str, why: str = "") -> None:
         """Note it if `name` is not set; `why` is who needs it."""

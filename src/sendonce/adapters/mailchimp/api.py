@@ -74,7 +74,9 @@ class Mailchimp:
     def now(self) -> datetime:
         """Mailchimp's time. Raise NoAnswer if no answer of this run carried a Date header."""
         if self._date is None:
-            raise NoAnswer("Mailchimp's answers carry no Date header, without which no waiting time can be kept.")
+            raise NoAnswer(
+                "Mailchimp's answers carry no Date header, without which no waiting time can be kept."
+            )
         return self._date + timedelta(seconds=self._clock.monotonic() - self._date_at_s)
 
     def ping(self) -> None:
@@ -175,7 +177,9 @@ class Mailchimp:
             )
         else:
             found = self._read(
-                lambda: self._lists.get_list(list_id, fields=["stats.member_count"]), f"audience {list_id}", ()
+                lambda: self._lists.get_list(list_id, fields=["stats.member_count"]),
+                f"audience {list_id}",
+                (),
             ).get("stats", {})
         count = found.get("member_count") if isinstance(found, dict) else None
         return count if isinstance(count, int) else None
@@ -205,7 +209,11 @@ class Mailchimp:
                     pass
                 case Reply():
                     self._keep_date(reply)
-                    if reply.status == OK and isinstance(reply.json, dict) and all(k in reply.json for k in keys):
+                    if (
+                        reply.status == OK
+                        and isinstance(reply.json, dict)
+                        and all(k in reply.json for k in keys)
+                    ):
                         return reply.json
                     if reply.status == NOT_FOUND and reply.problem is not None:
                         return None
@@ -237,14 +245,17 @@ class Mailchimp:
         """One PATCH."""
         _checked(campaign_id)
         body = _settings(spec, title)
-        self._write(lambda: self._campaigns.update(campaign_id, body), f"write the settings of campaign {campaign_id}")
+        self._write(
+            lambda: self._campaigns.update(campaign_id, body), f"write the settings of campaign {campaign_id}"
+        )
 
     def write_content(self, campaign_id: str, content: Content) -> None:
         """One PUT."""
         _checked(campaign_id)
         body = {k: v for k, v in (("html", content.html), ("plain_text", content.plain_text)) if v}
         self._write(
-            lambda: self._campaigns.set_content(campaign_id, body), f"write the content of campaign {campaign_id}"
+            lambda: self._campaigns.set_content(campaign_id, body),
+            f"write the content of campaign {campaign_id}",
         )
 
     def _write(self, call: Callable[[], object], what: str) -> Reply:
@@ -331,7 +342,10 @@ def _pause_s(reply: Reply | NeverLeft | Lost, nth: int) -> float:
 
 
 def _settings(spec: Spec, title: str) -> dict[str, Any]:
-    body: dict[str, Any] = {"recipients": dict(spec.recipients), "settings": {**spec.settings, "title": title}}
+    body: dict[str, Any] = {
+        "recipients": dict(spec.recipients),
+        "settings": {**spec.settings, "title": title},
+    }
     if spec.tracking:
         body["tracking"] = dict(spec.tracking)
     return body

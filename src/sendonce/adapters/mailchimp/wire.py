@@ -12,27 +12,30 @@ import socket
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 import requests
 from mailchimp_marketing.api_client import ApiClient, ApiClientError
 from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
+from requests.utils import prepend_scheme_if_needed, select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    MaxRetryError,
-    NameResolutionError,
-    NewConnectionError,
-)
+from urllib3.exceptions import NameResolutionError, NewConnectionError
 
-from sendonce.core.errors import InvariantBroken
+from sendonce.core.errors import InvariantBroken, SettingsWrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 CONNECT_TIMEOUT_S = 10
+SHORTEST_LIMIT_S = 0.1
 SAID_AT_MOST = 300
+NO_CONTENT = 204
+ERRORS_FROM = 400
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,14 @@ class Reply:
     @property
     def problem(self) -> Mapping[str, object] | None:
         """Mailchimp's error document, if it is one: an object with a title or a detail (facts §4)."""
-        is_one = isinstance(self.json, dict) and any(isinstance(self.json.get(k), str) for k in ("title", "detail"))
-        return self.json if is_one else None
+        if not isinstance(self.json, dict):
+            return None
+        return self.json if any(isinstance(self.json.get(k), str) for k in ("title", "detail")) else None
 
     @property
     def said(self) -> str:
         """The answer in words for people."""
-        if (problem := self.problem) is not None and self.status >= 400:  # noqa: PLR2004 - HTTP's error range
+        if (problem := self.problem) is not None and self.status >= ERRORS_FROM:
             return f"HTTP {self.status}: {_problem_text(problem)}"
         body = "an empty body" if self.is_empty else f"content type {self.content_type or 'not given'}"
         return f"HTTP {self.status} with {body}, which is not an answer of the Mailchimp API"
@@ -76,55 +80,97 @@ class Lost:
 
 
 class Wire:
-    """Requests to one base URL with one key, over one kept-alive session."""
+    """Requests to one base URL with one key. Raise SettingsWrong if proxy or CA bundle cannot be used."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout_s: float, user_agent: str) -> None:
         self._timeout_s = timeout_s
         self.client = _SafeClient(base_url, api_key, user_agent)
 
-    def exchange(self, call: Callable[[], object], *, within_s: float | None = None) -> Reply | NeverLeft | Lost:
+    def exchange(
+        self, call: Callable[[], object], *, within_s: float | None = None
+    ) -> Reply | NeverLeft | Lost:
         """Have the client make one request, over in `within_s` seconds at most (default: the wire's timeout).
 
         Raise InvariantBroken if the request could not even be built.
         """
-        limit_s = self._timeout_s if within_s is None else max(0.1, min(within_s, self._timeout_s))
-        client = self.client
-        client.begin(limit_s)
-        try:
-            call()
-        except ApiClientError as fault:
-            if isinstance(fault.text, Exception):
-                return _no_reply(fault.text, limit_s)
-        return _reply(client.response())
+        limit_s = self._timeout_s if within_s is None else min(within_s, self._timeout_s)
+        with self.client.attempt(max(SHORTEST_LIMIT_S, limit_s)) as attempt:
+            try:
+                call()
+            except ApiClientError as fault:
+                if isinstance(fault.text, Exception):
+                    return _no_reply(fault.text, attempt)
+        if attempt.response is None:
+            raise InvariantBroken("the Mailchimp client returned without a response")
+        return _reply(attempt.response)
+
+
+class _Attempt:
+    """One request: how far it got, and the sockets it uses, which are cut when its time is over.
+
+    `timeout=` of requests is per read: an answer that drips byte by byte would never end.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.response: requests.Response | None = None
+        self.is_connected = False  # from then on the request may arrive
+        self.is_over = False
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(limit_s, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            while self._sockets:
+                self._sockets.pop().close()
+
+    def watch(self, sock: socket.socket) -> None:
+        """Cut this one, too, when the time is over; at once if it is."""
+        # a descriptor of our own: TLS takes the first one away while it shakes hands
+        twin = socket.fromfd(sock.fileno(), sock.family, sock.type)
+        with self._lock:
+            self._sockets.append(twin)
+        if self.is_over:
+            self._cut()
+
+    def _cut(self) -> None:
+        self.is_over = True
+        with self._lock:
+            for twin in self._sockets:
+                try:
+                    # wakes up the thread that reads from it; the request then ends as a lost one
+                    twin.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue  # the other side was faster
 
 
 class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
     """The official client with a transport of our own."""
 
     def __init__(self, base_url: str, api_key: str, user_agent: str) -> None:
-        super().__init__({"api_key": api_key, "server": "unused"})
+        super().__init__({"server": "unused"})  # no key: what is not in here cannot be shown
         # the client replaces the word "server" anywhere in the URL by this; empty, it leaves the URL alone
         self.server = ""
         self.host = base_url
         self.default_headers: dict[str, str] = {"Content-Type": "application/json", "User-Agent": user_agent}
-        self._response: requests.Response | None = None
-        self._limit_s: float = 1
         self._transport = _Transport()
-        self._session = _session(base_url, self._transport)
+        self._session = _session(base_url, api_key, self._transport)
 
     def __repr__(self) -> str:
-        """Without the key."""
+        """Name the place only."""
         return f"<Mailchimp client for {self.host}>"
 
-    def begin(self, limit_s: float) -> None:
-        """Forget the last response; the next request is over in `limit_s` seconds."""
-        self._response, self._limit_s = None, limit_s
-
-    def response(self) -> requests.Response:
-        """What came back since `begin`."""
-        if self._response is None:
-            raise InvariantBroken("the Mailchimp client returned without a response")
-        return self._response
+    def attempt(self, limit_s: float) -> _Attempt:
+        """Begin the next request, which is over in `limit_s` seconds."""
+        self._transport.attempt = _Attempt(limit_s)
+        return self._transport.attempt
 
     def request(
         self,
@@ -134,45 +180,86 @@ class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
         headers: Any = None,
         body: Any = None,
     ) -> requests.Response:
-        """Make the request, in the seconds allowed or not at all."""
-        with self._transport.cut_after(self._limit_s):
-            self._response = self._session.request(
-                method,
-                url,
-                params=query_params,
-                headers=headers,
-                data=None if method == "GET" else json.dumps(body),
-                auth=("user", self.api_key),
-                # per read of the socket; the whole is limited by the cut
-                timeout=(min(CONNECT_TIMEOUT_S, self._limit_s), self._limit_s),
-                allow_redirects=False,
-            )
-        return self._response
+        """Make the request once, and keep what comes back."""
+        attempt = self._transport.attempt
+        if method != "GET":
+            # on a kept connection that the server has dropped meanwhile, a write could only end unclear
+            self._session.close()
+        attempt.response = self._session.request(
+            method,
+            url,
+            params=query_params,
+            headers=headers,
+            data=None if method == "GET" else json.dumps(body),
+            timeout=(min(CONNECT_TIMEOUT_S, attempt.limit_s), attempt.limit_s),
+            allow_redirects=False,
+        )
+        return attempt.response
 
 
-def _session(base_url: str, transport: _Transport) -> requests.Session:
-    """A session that takes proxy and CA bundle from the environment, and neither .netrc nor redirects."""
-    with requests.Session() as ambient:
-        found = ambient.merge_environment_settings(base_url, {}, None, None, None)
-    session = requests.Session()
+class _Session(requests.Session):
+    """A session for which no answer is a redirect."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Find none: requests looks into the Location even when told not to follow it, and may fail there."""
+
+
+def _session(base_url: str, api_key: str, transport: _Transport) -> _Session:
+    """A session that takes proxy and CA bundle from the environment, for https alone, and no .netrc."""
+    session = _Session()
     session.trust_env = False
-    session.max_redirects = 0
-    session.verify = found["verify"]
+    session.auth = _auth(api_key)
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     if base_url.startswith("https:"):
-        session.proxies = {k: v for k, v in found["proxies"].items() if k.startswith("https")}
+        with requests.Session() as ambient:
+            found = ambient.merge_environment_settings(base_url, {}, None, None, None)
+        session.verify = _usable_bundle(found["verify"])
+        if proxy := select_proxy(base_url, found["proxies"]):
+            session.proxies = {"https": _usable_proxy(proxy)}
     session.mount("https://", transport)
     session.mount("http://", transport)
     return session
 
 
-class _Transport(HTTPAdapter):
-    """Knows its open sockets, so that a request can be cut off as a whole.
+def _auth(api_key: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    """Basic authentication whose key no `vars()` shows."""
+    return lambda request: HTTPBasicAuth("user", api_key)(request)
 
-    `timeout=` of requests is per read: an answer that drips byte by byte would never end.
-    """
+
+def _usable_bundle(verify: bool | str) -> bool | str:  # noqa: FBT001 - as requests has it
+    if isinstance(verify, str) and not Path(verify).is_dir():
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(verify)
+        except OSError as fault:
+            raise SettingsWrong(
+                f"Nothing was sent: {verify}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE (environment) names, "
+                f"cannot be used as a CA bundle ({fault.strerror or type(fault).__name__})."
+            ) from fault
+    return verify
+
+
+def _usable_proxy(proxy: str) -> str:
+    try:
+        url = urlsplit(prepend_scheme_if_needed(proxy, "http"))
+        is_usable = (
+            url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+        )
+    except ValueError:
+        is_usable = False
+    if not is_usable:  # not shown: it may hold a password
+        raise SettingsWrong(
+            "Nothing was sent: the proxy that HTTPS_PROXY or ALL_PROXY (environment) names cannot be used; "
+            "wanted: http://HOST:PORT, or nothing."
+        )
+    return proxy
+
+
+class _Transport(HTTPAdapter):
+    """Connections that tell the attempt in progress of their sockets, and never try twice."""
+
+    attempt: _Attempt
 
     def __init__(self) -> None:
-        self._open: set[HTTPConnection] = set()
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -184,39 +271,27 @@ class _Transport(HTTPAdapter):
         manager.pool_classes_by_scheme = self._pools()
         return manager
 
-    def cut_after(self, limit_s: float) -> _Cut:
-        return _Cut(self, limit_s)
-
-    def cut(self) -> None:
-        for connection in tuple(self._open):
-            sock = connection.sock
-            if sock is not None:
-                try:
-                    # wakes up the thread that reads from it; the request then ends as a lost one
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
-                except OSError:
-                    continue  # closed meanwhile
-
     def _pools(self) -> dict[str, type[HTTPConnectionPool]]:
-        opened = self._open
+        transport = self
 
         class Plain(HTTPConnection):
+            def _new_conn(self) -> socket.socket:
+                sock = super()._new_conn()
+                transport.attempt.watch(sock)
+                return sock
+
             def connect(self) -> None:
                 super().connect()
-                opened.add(self)
+                transport.attempt.is_connected = True
 
-            def close(self) -> None:
-                opened.discard(self)
-                super().close()
+            def request(self, *args: Any, **kwargs: Any) -> None:
+                if self.sock is not None and not transport.attempt.is_connected:  # kept from the last one
+                    transport.attempt.watch(self.sock)
+                    transport.attempt.is_connected = True
+                super().request(*args, **kwargs)
 
-        class Secure(HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                opened.add(self)
-
-            def close(self) -> None:
-                opened.discard(self)
-                super().close()
+        class Secure(Plain, HTTPSConnection):
+            pass
 
         class PlainPool(HTTPConnectionPool):
             ConnectionCls = Plain
@@ -227,28 +302,17 @@ class _Transport(HTTPAdapter):
         return {"http": PlainPool, "https": SecurePool}
 
 
-class _Cut:
-    """While it is entered, a timer stands ready to cut the transport's sockets."""
-
-    def __init__(self, transport: _Transport, limit_s: float) -> None:
-        self._timer = threading.Timer(limit_s, transport.cut)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-
 def _reply(response: requests.Response) -> Reply:
-    body = response.content
+    body, headers = response.content, response.headers
+    # nobody reads the body of a 204, so that one is empty only if it announces none either
+    announces_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip() != "0"
+    is_odd = response.status_code == NO_CONTENT and announces_body
     return Reply(
         status=response.status_code,
         json=_json(body),
-        is_empty=not body,
-        content_type=response.headers.get("Content-Type", "").split(";")[0].strip(),
-        headers=response.headers,
+        is_empty=not body and not is_odd,
+        content_type=headers.get("Content-Type", "").split(";")[0].strip(),
+        headers=headers,
     )
 
 
@@ -262,51 +326,52 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _no_reply(fault: Exception, limit_s: float) -> NeverLeft | Lost:
-    """Whether the request can have arrived (client-traps B5). What is not certain is Lost."""
+_NO_CONNECTION: tuple[tuple[type[BaseException], str], ...] = (
+    (ssl.SSLCertVerificationError, "the server's TLS certificate is not valid"),
+    (requests.exceptions.ProxyError, "the proxy could not be used"),
+    (requests.exceptions.Timeout, "no connection within the time allowed"),
+    (NameResolutionError, "the host name could not be resolved"),
+    (NewConnectionError, "the connection was refused or the network is unreachable"),
+    (ssl.SSLError, "no secure connection could be made"),
+)
+
+
+def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
+    """Whether the request can have arrived: not before there was a connection. What is not certain is Lost."""
+    if attempt.is_connected:
+        if attempt.is_over or isinstance(fault, requests.exceptions.Timeout):
+            return Lost(f"no answer within {attempt.limit_s:g} s")
+        return Lost(f"the connection broke before the answer was complete ({type(fault).__name__})")
     if not isinstance(fault, requests.RequestException) or isinstance(fault, ValueError):
         raise InvariantBroken(f"a request to Mailchimp could not be built: {type(fault).__name__}") from fault
-    if _in_chain(fault, ssl.SSLCertVerificationError):
-        return NeverLeft("the server's TLS certificate is not valid", is_certificate=True)
-    if isinstance(fault, requests.exceptions.ProxyError):
-        return NeverLeft("the proxy could not be used")
-    if isinstance(fault, requests.exceptions.ConnectTimeout):
-        return NeverLeft("no connection within the time allowed")
-    if isinstance(fault, requests.exceptions.ConnectionError) and fault.args:
-        cause = fault.args[0]
-        reason = cause.reason if isinstance(cause, MaxRetryError) else None
-        if isinstance(reason, NameResolutionError):
-            return NeverLeft("the host name could not be resolved")
-        if isinstance(reason, ConnectTimeoutError):
-            return NeverLeft("no connection within the time allowed")
-        if isinstance(reason, NewConnectionError):
-            return NeverLeft("the connection was refused or the network is unreachable")
-    if isinstance(fault, requests.exceptions.ReadTimeout):
-        return Lost(f"no answer within {limit_s:g} s")
-    return Lost(f"the connection broke before the answer was complete ({type(fault).__name__})")
+    chain = _chain(fault)
+    for kind, said in _NO_CONNECTION:
+        if any(isinstance(one, kind) for one in chain):
+            return NeverLeft(said, is_certificate=kind is ssl.SSLCertVerificationError)
+    return NeverLeft(f"no connection could be made ({type(fault).__name__})")
 
 
-def _in_chain(fault: BaseException | None, kind: type[BaseException]) -> bool:
-    seen: set[int] = set()
+def _chain(fault: BaseException) -> list[BaseException]:
+    """The exceptions behind an exception: requests and urllib3 wrap them as causes, reasons and arguments."""
+    chain: list[BaseException] = []
     todo: list[object] = [fault]
     while todo:
         one = todo.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
-            continue
-        if isinstance(one, kind):
-            return True
-        seen.add(id(one))
-        todo += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
-    return False
+        if isinstance(one, BaseException) and one not in chain:
+            chain.append(one)
+            todo += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+    return chain
 
 
 def _problem_text(problem: Mapping[str, object]) -> str:
     """Title, detail, the fields at fault, and what Mailchimp's support asks for."""
     parts = [str(problem[k]) for k in ("title", "detail") if isinstance(problem.get(k), str) and problem[k]]
     errors = problem.get("errors")
-    for error in errors if isinstance(errors, list) else ():
-        if isinstance(error, dict):
-            parts.append(f"{error.get('field', '')}: {error.get('message', '')}".strip(": "))
+    parts += [
+        f"{error.get('field', '')}: {error.get('message', '')}".strip(": ")
+        for error in (errors if isinstance(errors, list) else ())
+        if isinstance(error, dict)
+    ]
     text = ". ".join(part.rstrip(".") for part in parts if part)
     if len(text) > SAID_AT_MOST:
         text = text[:SAID_AT_MOST] + "…"

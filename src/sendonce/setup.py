@@ -1,0 +1,120 @@
+"""`sendonce init`: ask for, or take from flags, what must be set; write the `.env`, make the state folder, try the key."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sendonce import compose
+from sendonce.core.errors import SettingsWrong, StateUnusable, WrongUsage
+from sendonce.core.model import Source
+from sendonce.settings import NEEDED_BY, load, render_env
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sendonce.settings import Settings
+
+ALWAYS_ASKED = ("SENDONCE_TIMEZONE", "SENDONCE_STATE")
+
+def assignments(texts: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE flags as values. Raise WrongUsage for a malformed one, and for the key: arguments are public."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise WrongUsage("--set wants NAME=VALUE.")
+        if name == "MAILCHIMP_API_KEY":
+            raise WrongUsage(
+                "The API key does not belong on the command line, where every user of the machine sees it. "
+                "Type it when asked, or use --api-key-file."
+            )
+        values[name] = value
+    return values
+
+
+def proposals(environ: Mapping[str, str]) -> dict[str, str]:
+    """What can be proposed, and is never taken without a yes: the machine's time zone, and a place for the state."""
+    proposed = {"SENDONCE_STATE": "/var/lib/sendonce" if os.geteuid() == 0 else _users_state(environ)}
+    if zone := machine_zone():
+        proposed["SENDONCE_TIMEZONE"] = zone
+    return proposed
+
+
+def _users_state(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_STATE_HOME", "")
+    return str((Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "sendonce")
+
+
+def machine_zone() -> str:
+    """The machine's IANA time zone, "" if it does not say."""
+    zones = "/usr/share/zoneinfo/"
+    target = os.path.realpath("/etc/localtime")
+    if target.startswith(zones) and Path(target).exists():
+        return target.removeprefix(zones).removeprefix("posix/")
+    try:
+        return Path("/etc/timezone").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def complete(values: dict[str, str], ask: Callable[[str, str], str] | None, proposed: Mapping[str, str]) -> None:
+    """Fill in what must be set and is not. `ask` gets a name and a proposal; None: nobody can be asked.
+
+    Raise WrongUsage if something is missing and nobody can be asked.
+    """
+    wanted = [n for n in ALWAYS_ASKED if not values.get(n)]
+    if ask is not None and "SENDONCE_SOURCE" not in values:
+        wanted += ["SENDONCE_SOURCE", "SENDONCE_TITLE"]
+    for name in wanted:
+        _fill(name, values, ask, proposed)
+    source = values.get("SENDONCE_SOURCE") or Source.DRAFT
+    for name in NEEDED_BY.get(Source(source), ()) if source in set(Source) else ():
+        if not values.get(name):
+            _fill(name, values, ask, proposed)
+
+
+def _fill(
+    name: str, values: dict[str, str], ask: Callable[[str, str], str] | None, proposed: Mapping[str, str]
+) -> None:
+    if ask is None:
+        hint = f" (proposed: {proposed[name]})" if name in proposed else ""
+        raise WrongUsage(f"{name} must be given{hint}: there is no terminal to ask on. Say --set {name}=…")
+    values[name] = ask(name, proposed.get(name, ""))
+
+
+def write(path: Path, values: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+    """Write a new `.env` (0600) and read it back as a run will. One that cannot be used is not left behind."""
+    text = render_env(values)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise SettingsWrong(f"{path} exists already and is left as it is.") from None
+    except OSError as fault:
+        raise SettingsWrong(f"{path} cannot be written ({fault.strerror}).") from fault
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        return load(path, None, environ, Path.cwd())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def make_state(settings: Settings) -> bool:
+    """Make the state folder (0700) if it is not there; whether it was made. Raise StateUnusable."""
+    try:
+        settings.state.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return False
+    except OSError as fault:
+        raise StateUnusable(f"The state folder {settings.state} cannot be made ({fault.strerror}).") from fault
+    return True
+
+
+def try_out(settings: Settings) -> None:
+    """One GET with the key, and a look at whether the state folder can be written to. Raises as a run would."""
+    job = compose.open_job(settings, talk=None)
+    job.ledger().check_writable()
+    compose.mailchimp(job).ping()

@@ -1,0 +1,1 @@
+"""Every interleaving of real runs against an abstract Mailchimp, breadth first."""
