@@ -18,8 +18,10 @@ def main() -> None:
 
 
 def _open_closed_descriptors() -> None:
-    """Cron and `>&-` may start us without descriptors 0 to 2: the next file opened, the ledger say, would get
-    one of their numbers, and a message would be written into it."""
+    """Open 0 to 2 on the null device where they are closed, as `>&-` and some supervisors leave them.
+
+    Else the next file opened, the ledger say, would get one of their numbers, and a message be written into it.
+    """
     for number in range(3):
         try:
             os.fstat(number)

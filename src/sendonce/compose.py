@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
@@ -112,6 +112,7 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
             said = f"{said} {fault.message}"
         job.log.note("deadline", said=said)
         lease.abandon()
+        lease.release()
         say_last(said)
 
     with stop_on_signals() as signals, deadline(job.settings.deadline_s, last_words, exit_code=75):
@@ -120,11 +121,9 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
             lease.acquire(give_up_at_s)
             return run.go()
         except Stopped as stop:
-            return Outcome(
-                Ending.TEMPORARY,
-                day.isoformat(),
-                f"This run was ended by {stop.signal_name} before it began to send. Run again, that is safe.",
-            )
+            # before `run` began or after it ended: in between it answers for itself
+            ended = f"This run was ended by {stop.signal_name}. Run again, that is safe."
+            return Outcome(Ending.TEMPORARY, day.isoformat(), ended)
         finally:
             signals.ignore()
             lease.release()
@@ -239,8 +238,6 @@ def mailchimp(job: Job) -> Mailchimp:
 
 def source(job: Job, mailer: Mailchimp, day: date) -> CampaignSource | None:
     """Where the day's campaign comes from; None where a person makes it."""
-    from typing import assert_never
-
     from sendonce.adapters.sources import Copy, HtmlFile
     from sendonce.core.dates import render
     from sendonce.core.model import Source

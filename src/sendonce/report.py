@@ -91,8 +91,10 @@ def _outcome_parts(outcome: Outcome, warnings: Sequence[str]) -> dict[str, objec
 
 
 def write(descriptor: int, text: str) -> None:
-    """Write all of it to 1 or 2, or as much as can be. Past Python's buffers, whose failure at exit would
-    become exit code 120."""
+    """Write all of it to 1 or 2, or as much as can be.
+
+    Past Python's buffers, whose failure at exit would become exit code 120.
+    """
     stream = sys.stdout if descriptor == 1 else sys.stderr
     encoding = getattr(stream, "encoding", None) or "utf-8"
     data = text.encode(encoding, "backslashreplace")
@@ -168,12 +170,19 @@ def ledger_rows(batches: Iterable[Batch], zone: tzinfo) -> list[tuple[str, ...]]
                 state_words(batch),
                 main.id if main else "",
                 main.title if main else "",
-                local(main.sent_at, zone) if main and main.sent_at else "",
+                _time_of_day(main.sent_at, zone, batch.date) if main and main.sent_at else "",
                 emails,
                 str(len(batch.attempts)),
             )
         )
     return rows
+
+
+def _time_of_day(time: datetime, zone: tzinfo, date: str) -> str:
+    """A time in the job's zone with its offset; with its date only where that is another one."""
+    text = local(time, zone)
+    day, hour, offset = text[:10], text[11:16], text[19:]
+    return f"{hour} {offset}" if day == date else f"{day} {hour} {offset}"
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -92,7 +92,9 @@ class Rulebook:
 
         def go(after: World, said: str, answer: object, cost: int = 0) -> Step:
             proc = after.procs[index]
-            known = proc._replace(history=(*proc.history, answer))
+            known = proc._replace(
+                history=(*proc.history, answer), is_unclear=proc.is_unclear or answer is UNCLEAR
+            )
             return Step(
                 "fault" if cost else "run",
                 f"{who} {said}",

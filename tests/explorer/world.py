@@ -60,6 +60,7 @@ class Proc(NamedTuple):
     number: int = 0
     history: tuple[object, ...] = ()
     posted: tuple[int, ...] = ()
+    is_unclear: bool = False
 
 
 class World(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from itertools import count
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SOURCES = ("draft", "replicate", "html")
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 LONG = "600"
+IS_FULL = os.environ.get("SENDONCE_TEST_FULL") == "1"
+"""Everything, not only a sample."""
 
 
 # --------------------------------------------------------------------------------------------------- SIGKILL
@@ -47,16 +50,25 @@ def test_a_run_killed_at_any_of_its_requests_is_finished_by_the_next(
         if name is None:
             break
         killed.append(name)
-        # a send that may be on its way is waited out; everything else is gone on with at once
-        is_open = name == "send" and moment == "before"
         asked = desk.sandbox.sends()
-        assert desk.send(day=day).code == (75 if is_open else 0), f"killed {moment} {name}, request {nth}"
-        if is_open:
+        if name == "send" and moment == "before":
+            # it may still be on its way, so it is waited out; everything else is gone on with at once
+            assert desk.send(day=day).code == 75
             assert desk.sandbox.sends() == asked
-            let_pass(desk.sandbox, 60)
-            assert desk.send(day=day).code == 0
+        let_pass(desk.sandbox, 60)
+        was_recorded = desk.record(day).get("state") == "sent"
+        assert desk.send(day=day).code == 0, f"killed {moment} {name}, request {nth}"
+        if was_recorded:
+            assert desk.sandbox.sends() == asked
+            _send_another_day(desk)
         check_sent_once(desk, day)
     assert tuple(killed) == GOOD_RUN[source]
+
+
+def _send_another_day(desk: Desk) -> None:
+    """A date that is sent is not worth a lease: what a killed run has left is tidied by the next that needs one."""
+    desk.prepare("2025-01-01")
+    assert desk.send(day="2025-01-01").code == 0
 
 
 def _kill_at(desk: Desk, nth: int, moment: str, day: str) -> str | None:
@@ -82,7 +94,7 @@ def _kill_at(desk: Desk, nth: int, moment: str, day: str) -> str | None:
     return str(sandbox.calls()[nth - 1]["name"])
 
 
-@pytest.mark.parametrize("source", ["draft", "html"])
+@pytest.mark.parametrize("source", SOURCES if IS_FULL else ["draft"])
 def test_a_run_killed_at_any_change_of_a_file_is_finished_by_the_next(
     source: str, tmp_path: Path, make_desk: Callable[..., Desk]
 ) -> None:
@@ -98,7 +110,10 @@ def test_a_run_killed_at_any_change_of_a_file_is_finished_by_the_next(
             break
         assert first.code == -signal.SIGKILL
         let_pass(desk.sandbox, 60)
+        was_recorded = desk.record(day).get("state") == "sent"
         assert desk.send(day=day).code == 0, f"killed at change {nth}"
+        if was_recorded:
+            _send_another_day(desk)
         check_sent_once(desk, day)
     # ready, sending, sent and the end of the run are written, each but the first with a copy of the one before
     assert nth > 7
@@ -246,7 +261,7 @@ def test_a_signal_while_the_ledger_is_written_lets_the_write_be_done_and_is_told
     # each write of the ledger is one rename of it, in this order
     nth = {"ready": 1, "sending": 2, "sent": 3}[state]
     desk.prepare()
-    part = f"'{desk.ledger_file}')" if state == "" else f"{desk.ledger_file.name}.tmp"
+    part = f"{desk.ledger_file.name}.tmp"
     hook = signal_itself(tmp_path / "hook", signal.SIGTERM, events={"os.rename"}, part=part, nth=nth)
     ended = desk.send(environ=hook)
     assert ended.code == 75
@@ -254,7 +269,7 @@ def test_a_signal_while_the_ledger_is_written_lets_the_write_be_done_and_is_told
     record = desk.record()
     assert record["state"] == state
     assert record["attempts"][-1]["outcome"] == "temporary"
-    assert ("was sent" in ended.err) == (state == "sent"), ended
+    assert ("The campaign was sent" in ended.err) == (state == "sent"), ended
     assert ("Nothing was sent" in ended.err) == (state != "sent"), ended
     assert desk.leftovers() == []
     let_pass(desk.sandbox, 60)

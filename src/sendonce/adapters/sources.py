@@ -10,7 +10,7 @@ from sendonce.core.errors import Refused
 from sendonce.core.model import Content, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sendonce.core.model import Campaign
     from sendonce.core.ports import Mailer
@@ -35,7 +35,7 @@ class HtmlFile:
         self._list_id, self._segment_id, self._settings = list_id, segment_id, settings
 
     def spec(self) -> Spec:
-        """Today's file as a campaign. Raise Refused if it is missing, empty, no file or no UTF-8."""
+        """Make a campaign of today's file. Raise Refused if it is missing, empty, no file or no UTF-8."""
         recipients: dict[str, object] = {"list_id": self._list_id}
         if self._segment_id is not None:
             recipients["segment_opts"] = {"saved_segment_id": self._segment_id}
@@ -43,14 +43,9 @@ class HtmlFile:
 
     def _html(self) -> str:
         try:
-            # not blocking: a FIFO in the file's place must not hang the run
-            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            data = self._bytes()
         except OSError as fault:
             raise Refused(f"The HTML file {self._path} cannot be read ({fault.strerror}).") from fault
-        with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Refused(f"The HTML file {self._path} is not a regular file.")
-            data = file.read(MAX_HTML_BYTES + 1)
         if len(data) > MAX_HTML_BYTES:
             raise Refused(f"The HTML file {self._path} is larger than {MAX_HTML_BYTES} bytes.")
         try:
@@ -62,6 +57,17 @@ class HtmlFile:
         if "\0" in text:
             raise Refused(f"The HTML file {self._path} holds NUL bytes.")
         return text
+
+    def _bytes(self) -> bytes:
+        with open(self._path, "rb", opener=_not_blocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Refused(f"The HTML file {self._path} is not a regular file.")
+            return file.read(MAX_HTML_BYTES + 1)
+
+
+def _not_blocking(path: str, flags: int) -> int:
+    """Open a file; a FIFO in its place must not hang the run."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class Copy:
@@ -76,13 +82,13 @@ class Copy:
         self._list_id, self._subject = list_id, subject
 
     def spec(self) -> Spec:
-        """The source campaign as it is now. Raise Refused if it is gone or holds what cannot be copied."""
+        """Read the source campaign as it is now. Raise Refused if it is gone or holds what cannot be copied."""
         source = self._mailer.campaign(self._id)
         if source is None:
             raise Refused(f"The campaign to copy, {self._id} (SENDONCE_REPLICATE_FROM), is not in Mailchimp.")
         content = self._mailer.content(self._id)
-        if fault := self._fault(source, content):
-            raise Refused(f"Campaign {self._id} (SENDONCE_REPLICATE_FROM) cannot be copied: {fault}.")
+        if faults := "; ".join(self._faults(source, content)):
+            raise Refused(f"Campaign {self._id} (SENDONCE_REPLICATE_FROM) cannot be copied: {faults}.")
         settings = {k: source.settings[k] for k in COPIED_SETTINGS if _is_set(source.settings.get(k))}
         if self._subject:
             settings["subject_line"] = self._subject
@@ -90,40 +96,49 @@ class Copy:
         is_plain = source.type == "plaintext"
         # the plain-text part of an HTML campaign is Mailchimp's to make: it holds links of its own
         written = Content(plain_text=content.plain_text) if is_plain else Content(html=content.html)
-        return Spec(source.type, _recipients(source), settings, tracking, written)
+        recipients: dict[str, object] = {"list_id": source.list_id}
+        if segment := _segment(source):
+            recipients["segment_opts"] = segment
+        return Spec(source.type, recipients, settings, tracking, written)
 
-    def _fault(self, source: Campaign, content: Content) -> str:
-        """What of the source would be lost in a copy; empty if nothing."""
-        segment = source.recipients.get("segment_opts")
+    def _faults(self, source: Campaign, content: Content) -> Iterator[str]:
+        """Say what of the source would be lost in a copy."""
         if source.type not in {"regular", "plaintext"}:
-            return f'its type is "{source.type}", only regular and plaintext can be'
+            yield f'its type is "{source.type}", only regular and plaintext can be'
         if not source.list_id:
-            return "it has no audience"
+            yield "it has no audience"
         if self._list_id and source.list_id != self._list_id:
-            return f"its audience is {source.list_id}, SENDONCE_LIST_ID is {self._list_id}"
-        if isinstance(segment, dict) and segment.get("prebuilt_segment_id"):
-            return "it is for a prebuilt segment, which the API cannot set; use a saved segment or a tag"
+            yield f'its audience is "{source.list_id}", SENDONCE_LIST_ID is "{self._list_id}"'
+        if _segment_opts(source).get("prebuilt_segment_id"):
+            yield "it is for a prebuilt segment, which the API cannot set; use a saved segment or a tag"
+        elif source.recipients.get("segment_text") and not _segment(source):
+            # without this the copy would go to the whole audience
+            yield "it is for a segment that the API does not show; use a saved segment or a tag"
         if source.settings.get("timewarp"):
-            return "it uses Timewarp, which belongs to a schedule"
+            yield "it uses Timewarp, which belongs to a schedule"
         if source.settings.get("auto_fb_post"):
-            return "it posts to Facebook pages, which would be lost"
+            yield "it posts to Facebook pages, which would be lost"
         wanted = content.plain_text if source.type == "plaintext" else content.html
-        return "" if wanted.strip() else "it has no content that the API shows"
+        if not wanted.strip():
+            yield "it has no content that the API shows"
 
 
-def _recipients(source: Campaign) -> dict[str, object]:
-    """Audience and segment. A saved segment already holds its conditions: giving both is refused by the API."""
-    recipients: dict[str, object] = {"list_id": source.list_id}
-    segment = source.recipients.get("segment_opts")
-    if isinstance(segment, dict):
-        if segment.get("saved_segment_id"):
-            recipients["segment_opts"] = {"saved_segment_id": segment["saved_segment_id"]}
-        elif segment.get("conditions"):
-            recipients["segment_opts"] = {
-                "match": segment.get("match", "all"),
-                "conditions": segment["conditions"],
-            }
-    return recipients
+def _segment(source: Campaign) -> dict[str, object]:
+    """Make the `segment_opts` of a copy; empty for the whole audience.
+
+    A saved segment already holds its conditions: giving both is refused by the API.
+    """
+    segment = _segment_opts(source)
+    if segment.get("saved_segment_id"):
+        return {"saved_segment_id": segment["saved_segment_id"]}
+    if segment.get("conditions"):
+        return {"match": segment.get("match", "all"), "conditions": segment["conditions"]}
+    return {}
+
+
+def _segment_opts(source: Campaign) -> Mapping[str, object]:
+    found = source.recipients.get("segment_opts")
+    return found if isinstance(found, dict) else {}
 
 
 def _is_set(value: object) -> bool:

@@ -438,7 +438,6 @@ def _write_new(data: bytes, path: Path) -> None:
     path.unlink(missing_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        os.fchmod(fd, 0o600)  # whatever the umask says, the next run must be able to read it
         left = memoryview(data)
         while left:
             left = left[os.write(fd, left) :]

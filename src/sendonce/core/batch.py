@@ -142,7 +142,8 @@ class Run:
         except Refused as fault:
             return self._finish(*self._refused(fault.message))
         except NoAnswer as fault:
-            return self._finish(*self._temporary(fault.message))
+            sent = "" if self._has_posted else " Nothing was sent by this run."
+            return self._finish(*self._temporary(f"{fault.message}{sent}"))
         except Stopped as stop:
             return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}."))
         except (Unusable, Temporary) as fault:
@@ -245,9 +246,7 @@ class Run:
         entry = self._mailed(batch, campaign)
         if batch.state is State.SENT and entry == batch.main:
             return
-        self._page = self._store.save(
-            self._known, replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason="")
-        )
+        self._save(replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason=""))
         if entry.emails_sent == 0:
             self._alarms.append(f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent).")
 
@@ -367,7 +366,10 @@ class Run:
         ready = replace(self._batch, state=State.READY)
         match answer.why:
             case No.UNREACHABLE | No.THROTTLED:
-                return self._temporary(f"Campaign {campaign.id} was not sent: {answer.said}", ready)
+                return self._temporary(
+                    f"The send of campaign {campaign.id} is not confirmed, and Mailchimp shows it as not sent: {answer.said}",
+                    ready,
+                )
             case No.CERTIFICATE | No.CREDENTIALS:
                 self._has_posted = False
                 self._write(ready)
@@ -432,7 +434,7 @@ class Run:
         )
         if twins:
             ids = ", ".join(e.id for e in entries)
-            self._alarms.append(f"More than one campaign of {self._rules.date} was mailed: {ids}.")
+            self._alarms.append(f"More than one campaign of {self._rules.date} was mailed: {ids}. Look at them.")
         by = "sent" if entries[0].by == "sendonce" else "sent by hand"
         return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", entries[0], batch)
 
@@ -456,7 +458,8 @@ class Run:
         state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
         at = "an unknown time" if campaign.send_time is None else local_time(campaign.send_time, self._rules)
         ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
-        text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. Nothing was sent by this run.'
+        sent = "Whether this run's own send took effect is not known." if self._has_posted else "This run sent nothing."
+        text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. {sent}'
         if not is_on_date:
             text += f" That is not {self._rules.date}: mend the schedule in Mailchimp."
         others = tuple(e for e in batch.campaigns if e.id != entry.id and e.requested_at is not None)
@@ -471,11 +474,14 @@ class Run:
         is_answered = self._has_posted and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING or is_answered:
             batch = replace(batch, state=State.REFUSED, reason=reason)
-            text = f"{reason} Nothing was sent for {self._rules.date}."
+            text = f"{reason} Nothing was sent by this run. Put that right: the next run tries again."
         elif self._has_posted:
-            text = f"{reason} Whether it was sent for {self._rules.date} is not known."
+            text = f"{reason} Whether it was sent for {self._rules.date} is not known: look at it in Mailchimp."
         else:
-            text = f"{reason} An earlier run asked for its send, whether it left is not known; this run sent nothing."
+            text = (
+                f"{reason} An earlier run asked for its send, whether it left is not known; this run sent nothing. "
+                "Look at it in Mailchimp."
+            )
         return self._outcome(Ending.REFUSED, text, batch.main), batch
 
     def _temporary(self, reason: str, batch: Batch | None = None) -> tuple[Outcome, Batch]:
@@ -485,15 +491,17 @@ class Run:
     def _stopped(self, why: str) -> tuple[Outcome, Batch]:
         """A signal or the deadline. A POST on its way is unclear from now on."""
         batch = self._batch
-        if self._posting is not None:
-            if self._posting.gave_up_at is None:
-                given_up = replace(self._posting, gave_up_at=self._mailer.now())
-                batch = replace(batch, campaigns=_with(batch, given_up))
-            why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
-        elif batch.state is State.SENT:
+        if batch.state is State.SENT:
             why += " The campaign was sent and is recorded."
+        elif self._posting is not None:
+            given_up = replace(self._posting, gave_up_at=self._posting.gave_up_at or self._mailer.now())
+            batch = replace(batch, campaigns=_with(batch, given_up))
+            why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
         elif batch.state is State.SENDING:
-            why += f" The outcome of an earlier send of campaign {self._main.id} is not known yet."
+            why += (
+                f" Nothing was sent by this run. A send of campaign {self._main.id} is on record as requested: "
+                "the next run asks Mailchimp what became of it."
+            )
         else:
             why += " Nothing was sent by this run."
         return self._temporary(why, batch)
@@ -539,9 +547,7 @@ class Run:
             outcome = replace(outcome, message=text, ending=Ending.ALARM if is_fine else outcome.ending)
         is_hushed = self._is_hushed(outcome)
         try:
-            self._page = self._store.save(
-                self._known, self._with_attempt(batch, outcome.ending.value, outcome.message)
-            )
+            self._record_end(batch, outcome)
         except (Unusable, Temporary) as fault:
             if self._known.batch.state is State.SENT:
                 return replace(outcome, notes=(f"The end of this run could not be recorded. {fault.message}",))
@@ -549,6 +555,13 @@ class Run:
                 raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
             raise
         return replace(outcome, is_hushed=is_hushed)
+
+    def _record_end(self, batch: Batch, outcome: Outcome) -> None:
+        ended = self._with_attempt(batch, outcome.ending.value, outcome.message)
+        try:
+            self._save(ended)
+        except Stopped:
+            self._save(ended)  # the run is over anyway; a second signal does not come through
 
     def _is_hushed(self, outcome: Outcome) -> bool:
         """What cron need not mail: a refusal that was said before, and a first 75, which the next run may heal."""
@@ -567,9 +580,7 @@ class Run:
         if isinstance(fault, Temporary):
             return  # the claim is lost: nothing may be written any more
         try:
-            self._page = self._store.save(
-                self._known, self._with_attempt(self._batch, "unusable", fault.message)
-            )
+            self._save(self._with_attempt(self._batch, "unusable", fault.message))
         except (Unusable, Temporary) as second:
             self._witness.note("not recorded", reason=second.message)
 
@@ -582,8 +593,16 @@ class Run:
 
     def _write(self, batch: Batch) -> None:
         started = (*self._earlier_attempts(batch), self._attempt)
-        self._page = self._store.save(self._known, replace(batch, attempts=started))
+        self._save(replace(batch, attempts=started))
         self._witness.note("recorded", state=batch.state.value)
+
+    def _save(self, batch: Batch) -> None:
+        try:
+            self._page = self._store.save(self._known, batch)
+        except Stopped:
+            # the store puts a signal off until a write is done: what the ledger says now may be ours
+            self._page = self._store.load(self._rules.date)
+            raise
 
     def _mailed(self, batch: Batch, campaign: Campaign) -> Entry:
         """The entry of a campaign that Mailchimp has mailed or is mailing."""

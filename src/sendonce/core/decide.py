@@ -181,6 +181,8 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
         return Forget(main.id)
     campaigns = look.campaigns()
     recorded = next((c for c in campaigns if main is not None and c.id == main.id), None)
+    if main is not None and recorded is None and not is_gone:
+        raise InvariantBroken(f"asked what to do next for {batch.date}, and its campaign {main.id} was not read")
     past_save = tuple(c for c in campaigns if not c.is_draft)
     if past_save and (recorded in past_save or not _audiences_clash(look, rules)):
         return from_status(past_save, rules)
@@ -325,7 +327,10 @@ def _fault_of_recorded(main: Entry, recorded: Campaign, rules: Rules) -> str:
             f'not "{main.title}" as recorded, and so is not the campaign of this date any more.'
         )
     if rules.source is not Source.DRAFT and recorded.title != main.title:
-        return f'Campaign {recorded.id} does not read back as it was written: its title is "{recorded.title}", not "{main.title}".'
+        return (
+            f"Campaign {recorded.id} does not read back as it was written: "
+            f'its title is "{recorded.title}", not "{main.title}".'
+        )
     return ""
 
 

@@ -1,6 +1,6 @@
 """What Mailchimp's answers mean: the table of answers, row by row (see docs/protocol.md).
 
-Reads are repeated, nothing else is. A row that is neither a clear yes nor a clear no is never taken for either.
+Reads are repeated, nothing else is. What is neither a clear yes nor a clear no is never taken for either.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 
     from sendonce.core.ports import Clock, Witness
 
-CAMPAIGN_ID = re.compile(r"[0-9a-f]{6,20}")
+ID = re.compile(r"[0-9a-f]{6,20}")
+RECIPIENTS_NOT_READY = "recipients not ready"
 READ_TRIES = 4
 BACKOFF_S = 0.5
 RETRY_AFTER_AT_MOST_S = 30
+DATE_GRAIN = timedelta(seconds=2)
+"""A Date header carries whole seconds, and is made before its answer is through: it may be so much behind."""
 PAGE = 500
 """Mailchimp's support advises 500; 1000 runs into gateway timeouts (facts §5)."""
 LISTED_FIELDS = [
@@ -50,6 +53,7 @@ LISTED_FIELDS = [
         )
     ),
 ]  # fmt: skip
+CONTENT_PARTS = ("html", "plain_text")
 OK, NO_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 204, 401, 403, 404
 REQUEST_TIMEOUT, TOO_MANY, BAD_REQUEST = 408, 429, 400
 CLIENT_ERRORS = range(400, 500)
@@ -69,10 +73,10 @@ class Mailchimp:
         self._lists = ListsApi(wire.client)
         self._ping = PingApi(wire.client)
 
-    # ----------------------------------------------------------------------------------------------------- reads
+    # -------------------------------------------------------------------------------------------------- reads
 
     def now(self) -> datetime:
-        """Mailchimp's time. Raise NoAnswer if no answer of this run carried a Date header."""
+        """Tell Mailchimp's time. Raise NoAnswer if no answer of this run carried a Date header."""
         if self._date is None:
             raise NoAnswer(
                 "Mailchimp's answers carry no Date header, without which no waiting time can be kept."
@@ -84,75 +88,90 @@ class Mailchimp:
         self._read(self._ping.get, "the API", ("health_status",))
 
     def listing(self) -> Listing:
-        """Every campaign of the account (or audience), oldest first. Raise NoAnswer if it is not complete."""
-        found, total, at = self._pages()
-        if len(found) != total:  # campaigns came or went while we paged
-            self._witness.note("listing incomplete", found=len(found), total=total)
-            found, total, at = self._pages()
-        if len(found) == total:
-            return Listing(at, tuple(found.values()))
-        raise NoAnswer(f"Mailchimp's list of campaigns is incomplete: {len(found)} of {total}.")
+        """List all campaigns of the account (or audience), oldest first; NoAnswer if they are not all."""
+        found = self._pages()
+        if isinstance(found, str):  # campaigns came or went while we paged
+            self._witness.note("listing incomplete", said=found)
+            found = self._pages()
+        if isinstance(found, str):
+            raise NoAnswer(f"Mailchimp's list of campaigns is incomplete: {found}.")
+        return found
 
-    def _pages(self) -> tuple[dict[str, Campaign], int, datetime]:
-        found: dict[str, Campaign] = {}
+    def _pages(self) -> Listing | str:
+        """Put all pages into one listing, or say why they make none.
+
+        Each page begins with the last campaign of the one before. Pages that share none have shifted, and
+        then a campaign may be on neither although the number is right.
+        """
         began_s = self._clock.monotonic()
         asked_at = self.now() if self._date is not None else None
         at: datetime | None = None
-        total, offset = 1, 0
-        while offset < total:
-            page = self._page(offset)
+        found: dict[str, Campaign] = {}
+        total = end = 0
+        while at is None or end < total:
+            start = max(0, end - 1)
+            page, page_total = self._page(start)
             if at is None:
                 # made by the server after we began to ask: two lower bounds, and the later one holds too
                 answered = self.now() - timedelta(seconds=self._clock.monotonic() - began_s)
-                at = max(answered, asked_at or answered)
-            rows, total = page["campaigns"], page["total_items"]
-            if not isinstance(rows, list) or not isinstance(total, int):
-                raise NoAnswer("Mailchimp's list of campaigns is not readable.")
-            found.update({c.id: c for c in map(_campaign, rows)})
-            if not rows:
+                at, total = max(answered, asked_at or answered), page_total
+            is_joined = not found or any(c.id in found for c in page)
+            if page_total != total or not is_joined or start + len(page) <= end:
                 break
-            offset += PAGE
-        return found, total, at or self.now()
+            end = start + len(page)
+            found.update({c.id: c for c in page})
+        if len(found) == total:
+            return Listing(at, tuple(found.values()))
+        return f"{len(found)} of {total} were read, then it changed"
 
-    def _page(self, offset: int) -> Any:
+    def _page(self, offset: int) -> tuple[list[Campaign], int]:
         only_list = {"list_id": self._list_id} if self._list_id else {}
-        return self._read(
+        page = self._read(
             lambda: self._campaigns.list(
                 fields=LISTED_FIELDS,
                 count=PAGE,
                 offset=offset,
-                # by send_time Mailchimp sorts wrongly (facts §11); oldest first, a new one does not shift the pages
+                # by send_time Mailchimp sorts wrongly (facts §11); oldest first, new ones do not shift pages
                 sort_field="create_time",
                 sort_dir="ASC",
                 **only_list,
             ),
             "the list of campaigns",
-            ("campaigns", "total_items"),
+            ("campaigns",),
         )
+        rows, total = page["campaigns"], _count(page.get("total_items"))
+        if not isinstance(rows, list) or total is None:
+            raise NoAnswer("Mailchimp's list of campaigns is not readable.")
+        return [_campaign(row) for row in rows], total
 
     def campaign(self, campaign_id: str, *, tries: int = READ_TRIES) -> Campaign | None:
-        """The campaign by id, None on 404. A listing may lag; this is the read to trust (facts §11)."""
+        """Read a campaign by id, None on 404. A listing may lag; this is the read to trust (facts §11)."""
         _checked(campaign_id)
         found = self._read_or_none(
             lambda: self._campaigns.get(campaign_id, exclude_fields=["_links"]),
             f"campaign {campaign_id}",
-            ("id", "status"),
+            ("id",),
             tries=tries,
         )
-        return None if found is None else _campaign(found)
+        if found is None:
+            return None
+        campaign = _campaign(found)
+        if campaign.id != campaign_id:
+            raise NoAnswer(f"Mailchimp was asked for campaign {campaign_id} and answered with {campaign.id}.")
+        return campaign
 
     def content(self, campaign_id: str) -> Content:
-        """What the campaign says, as Mailchimp keeps it."""
+        """Read what the campaign says, as Mailchimp keeps it."""
         _checked(campaign_id)
         found = self._read(
-            lambda: self._campaigns.get_content(campaign_id, fields=["html", "plain_text"]),
+            lambda: self._campaigns.get_content(campaign_id, fields=list(CONTENT_PARTS)),
             f"the content of campaign {campaign_id}",
-            (),
+            CONTENT_PARTS,
         )
         return Content(html=_text(found.get("html")), plain_text=_text(found.get("plain_text")))
 
     def checklist(self, campaign_id: str) -> Checklist:
-        """Mailchimp's verdict; warnings do not count, `is_ready` does (facts §9)."""
+        """Ask for Mailchimp's verdict; warnings do not count, `is_ready` does (facts §9)."""
         _checked(campaign_id)
         found = self._read(
             lambda: self._campaigns.get_send_checklist(campaign_id, fields=["is_ready", "items"]),
@@ -168,23 +187,20 @@ class Mailchimp:
         return Checklist(found["is_ready"] is True, errors)
 
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
-        """Members of the audience or segment, as Mailchimp counts them."""
+        """Ask for the members of the audience or segment, as Mailchimp counts them."""
+        _checked(list_id, "audience")
         if segment_id is not None:
-            found = self._read(
+            part = self._read(
                 lambda: self._lists.get_segment(list_id, str(segment_id), fields=["member_count"]),
                 f"segment {segment_id}",
-                (),
             )
-        else:
-            found = self._read(
-                lambda: self._lists.get_list(list_id, fields=["stats.member_count"]),
-                f"audience {list_id}",
-                (),
-            ).get("stats", {})
-        count = found.get("member_count") if isinstance(found, dict) else None
-        return count if isinstance(count, int) else None
+            return _count(part.get("member_count"))
+        whole = self._read(
+            lambda: self._lists.get_list(list_id, fields=["stats.member_count"]), f"audience {list_id}"
+        )
+        return _count(_object(whole.get("stats")).get("member_count"))
 
-    def _read(self, call: Callable[[], object], what: str, keys: tuple[str, ...]) -> Any:
+    def _read(self, call: Callable[[], object], what: str, keys: tuple[str, ...] = ()) -> Any:
         found = self._read_or_none(call, what, keys)
         if found is None:
             raise Refused(f"Mailchimp knows nothing of {what} (404).")
@@ -193,14 +209,11 @@ class Mailchimp:
     def _read_or_none(
         self, call: Callable[[], object], what: str, keys: tuple[str, ...], *, tries: int = READ_TRIES
     ) -> Any:
-        """A JSON object with `keys`, or None on a 404. All tries together end within the timeout."""
+        """Read a JSON object that has one of `keys`; None on a 404. All tries end within the timeout."""
         give_up_at_s = self._clock.monotonic() + self._timeout_s
         said = ""
         for nth in range(1, tries + 1):
-            left_s = give_up_at_s - self._clock.monotonic()
-            if nth > 1 and left_s <= 0:
-                break
-            reply = self._wire.exchange(call, within_s=left_s)
+            reply = self._wire.exchange(call, within_s=give_up_at_s - self._clock.monotonic())
             match reply:
                 case NeverLeft(said, is_certificate):
                     if is_certificate:
@@ -209,19 +222,17 @@ class Mailchimp:
                     pass
                 case Reply():
                     self._keep_date(reply)
-                    if (
-                        reply.status == OK
-                        and isinstance(reply.json, dict)
-                        and all(k in reply.json for k in keys)
-                    ):
+                    if _is_document(reply, keys):
                         return reply.json
                     if reply.status == NOT_FOUND and reply.problem is not None:
                         return None
                     self._raise_if_final(reply, what)
                     said = reply.said
             self._witness.note("read failed", what=what, tried=nth, said=said)
-            if nth < tries:
-                self._clock.sleep(min(_pause_s(reply, nth), max(0.0, give_up_at_s - self._clock.monotonic())))
+            pause_s = _pause_s(reply, nth)
+            if nth == tries or self._clock.monotonic() + pause_s >= give_up_at_s:
+                break
+            self._clock.sleep(pause_s)
         raise NoAnswer(f"Mailchimp could not be asked for {what}: {said.rstrip('.')}.")
 
     def _raise_if_final(self, reply: Reply, what: str) -> None:
@@ -231,34 +242,36 @@ class Mailchimp:
         if _is_refusal(reply):
             raise Refused(f"Mailchimp refused to show {what}: {reply.said}")
 
-    # ---------------------------------------------------------------------------------------------------- writes
+    # ------------------------------------------------------------------------------------------------- writes
 
     def create(self, spec: Spec, title: str) -> Campaign:
-        """One POST. Raise NoAnswer if the draft may exist all the same: the next run looks first."""
+        """POST once. Raise NoAnswer if the draft may exist all the same: the next run looks first."""
         body = {"type": spec.type, **_settings(spec, title)}
-        reply = self._write(lambda: self._campaigns.create(body), f'create campaign "{title}"')
-        if not isinstance(reply.json, dict) or not isinstance(reply.json.get("id"), str):
-            raise NoAnswer(f'It is not known whether Mailchimp created campaign "{title}": {reply.said}.')
+        reply = self._write(lambda: self._campaigns.create(body), f'create campaign "{title}"', ("id",))
         return _campaign(reply.json)
 
     def write_settings(self, campaign_id: str, spec: Spec, title: str) -> None:
-        """One PATCH."""
+        """PATCH once."""
         _checked(campaign_id)
         body = _settings(spec, title)
         self._write(
-            lambda: self._campaigns.update(campaign_id, body), f"write the settings of campaign {campaign_id}"
+            lambda: self._campaigns.update(campaign_id, body),
+            f"write the settings of campaign {campaign_id}",
+            ("id",),
         )
 
     def write_content(self, campaign_id: str, content: Content) -> None:
-        """One PUT."""
+        """PUT once."""
         _checked(campaign_id)
-        body = {k: v for k, v in (("html", content.html), ("plain_text", content.plain_text)) if v}
+        body = {part: text for part in CONTENT_PARTS if (text := getattr(content, part))}
         self._write(
             lambda: self._campaigns.set_content(campaign_id, body),
             f"write the content of campaign {campaign_id}",
+            CONTENT_PARTS,
         )
 
-    def _write(self, call: Callable[[], object], what: str) -> Reply:
+    def _write(self, call: Callable[[], object], what: str, keys: tuple[str, ...]) -> Reply:
+        """Make one request; the reply is a JSON object that has one of `keys`."""
         reply = self._wire.exchange(call)
         match reply:
             case NeverLeft(said, is_certificate):
@@ -269,7 +282,7 @@ class Mailchimp:
                 raise NoAnswer(f"It is not known whether Mailchimp did {what}: {said}.")
             case Reply():
                 self._keep_date(reply)
-                if reply.status == OK and isinstance(reply.json, dict):
+                if _is_document(reply, keys):
                     return reply
                 if reply.status == UNAUTHORIZED:
                     raise self._rejected(reply)
@@ -278,7 +291,7 @@ class Mailchimp:
                 raise NoAnswer(f"It is not known whether Mailchimp did {what}: {reply.said.rstrip('.')}.")
 
     def send(self, campaign_id: str) -> Answer:
-        """The one POST that mails. Accepted is an empty 204 and nothing else (client-traps A5)."""
+        """Make the one POST that mails. Accepted is an empty 204 and nothing else (client-traps A5)."""
         _checked(campaign_id)
         reply = self._wire.exchange(lambda: self._campaigns.send(campaign_id))
         match reply:
@@ -298,11 +311,10 @@ class Mailchimp:
         if reply.status == TOO_MANY or (reply.status == FORBIDDEN and reply.problem is None):
             return NotSent(No.THROTTLED, f"{reply.said.rstrip('.')} (Mailchimp is throttling).")
         if _is_refusal(reply):
-            is_early = reply.status == BAD_REQUEST and "recipients not ready" in reply.said.lower()
-            return NotSent(No.RECIPIENTS_NOT_READY if is_early else No.REFUSED, reply.said)
+            return NotSent(_why_refused(reply), reply.said)
         return Unclear(f"{reply.said.rstrip('.')}.")
 
-    # ---------------------------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------------------------ answers
 
     def _rejected(self, reply: Reply) -> CredentialsRejected:
         return CredentialsRejected(
@@ -311,25 +323,42 @@ class Mailchimp:
         )
 
     def _keep_date(self, reply: Reply) -> None:
-        """Only an answer of the API itself tells its time: a gateway's page has a clock of its own."""
+        """Take the time from an answer of the API itself: a gateway's page has a clock of its own."""
         is_api = isinstance(reply.json, dict) or (reply.status == NO_CONTENT and reply.is_empty)
         if not is_api or "Date" not in reply.headers:
             return
         try:
-            date = parsedate_to_datetime(reply.headers["Date"])
-        except ValueError:
+            date = _in_utc(parsedate_to_datetime(reply.headers["Date"]))
+        except (ValueError, OverflowError):
             return
-        self._date = date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
-        self._date_at_s = self._clock.monotonic()
+        if self._date is not None and timedelta(0) <= self.now() - date < DATE_GRAIN:
+            return  # the same clock, cut off to a whole second: time must not seem to go back
+        self._date, self._date_at_s = date, self._clock.monotonic()
+
+
+def _is_document(reply: Reply, keys: tuple[str, ...]) -> bool:
+    """Whether it is an answer of the API itself: 200 with a JSON object that has one of `keys`, if any."""
+    return (
+        reply.status == OK
+        and isinstance(reply.json, dict)
+        and (not keys or any(k in reply.json for k in keys))
+    )
 
 
 def _is_refusal(reply: Reply) -> bool:
-    """A clear no: a 4xx with Mailchimp's error document. 408 and 429 are about time, not about the request."""
+    """Whether it is a clear no: a 4xx with Mailchimp's error document. 408 and 429 are about time alone."""
     return (
         reply.status in CLIENT_ERRORS
         and reply.status not in {REQUEST_TIMEOUT, TOO_MANY}
         and reply.problem is not None
     )
+
+
+def _why_refused(reply: Reply) -> No:
+    """Tell the one refusal that waiting heals from the others; `said` may be cut short, the detail is not."""
+    detail = _text((reply.problem or {}).get("detail")).lower()
+    is_early = reply.status == BAD_REQUEST and RECIPIENTS_NOT_READY in detail
+    return No.RECIPIENTS_NOT_READY if is_early else No.REFUSED
 
 
 def _pause_s(reply: Reply | NeverLeft | Lost, nth: int) -> float:
@@ -352,8 +381,8 @@ def _settings(spec: Spec, title: str) -> dict[str, Any]:
 
 
 def _campaign(found: Mapping[str, Any]) -> Campaign:
-    """A campaign from its JSON. Raise NoAnswer if it is none: it must not be taken for "not there"."""
-    if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+    """Make a campaign of its JSON. Raise NoAnswer if it is none: it must not be taken for "not there"."""
+    if not isinstance(found, dict) or not all(isinstance(found.get(k), str) for k in ("id", "status")):
         raise NoAnswer("Mailchimp's answer holds a campaign that is not readable.")
     settings, recipients = _object(found.get("settings")), _object(found.get("recipients"))
     return Campaign(
@@ -387,17 +416,20 @@ def _count(value: object) -> int | None:
 
 
 def _time(value: object) -> datetime | None:
-    """A time of the API; it is "" while a campaign is unsent (facts §6)."""
+    """Read a time of the API; it is "" while a campaign is unsent (facts §6)."""
     if not isinstance(value, str) or not value:
         return None
     try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
+        return _in_utc(datetime.fromisoformat(value))
+    except (ValueError, OverflowError):
         return None
+
+
+def _in_utc(time: datetime) -> datetime:
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _checked(campaign_id: str) -> None:
-    """Raise Refused for what is no campaign id: the client would build another URL from it (client-traps E1)."""
-    if not CAMPAIGN_ID.fullmatch(campaign_id):
-        raise Refused(f'"{campaign_id}" is no campaign id (6 to 20 characters of 0-9 and a-f).')
+def _checked(text: str, what: str = "campaign") -> None:
+    """Raise Refused for what is no id: the client would build another URL from it (client-traps E1)."""
+    if not ID.fullmatch(text):
+        raise Refused(f'"{text}" is no {what} id (6 to 20 characters of 0-9 and a-f).')

@@ -1,8 +1,8 @@
 """One request through the official client, made safe: what came back, or why nothing did.
 
-The client (mailchimp-marketing 3.0.80) returns errors without a body as if they were answers, follows redirects
-with a POST turned into a GET, loses headers and wraps every exception. So its result is never looked at: the
-subclass below keeps the response itself, and `Wire.exchange` reads that.
+The client (mailchimp-marketing 3.0.80) returns errors without a body as if they were answers, follows
+redirects with a POST turned into a GET, loses headers and wraps every exception. So its result is never
+looked at: the subclass below keeps the response itself, and `Wire.exchange` reads that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import requests
 from mailchimp_marketing.api_client import ApiClient, ApiClientError
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
-from requests.utils import prepend_scheme_if_needed, select_proxy
+from requests.utils import select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NameResolutionError, NewConnectionError
@@ -66,7 +66,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class NeverLeft:
-    """No connection was made, so the request cannot have arrived. `is_certificate`: nor will it by waiting."""
+    """No connection was made: the request cannot have arrived. `is_certificate`: nor will it by waiting."""
 
     said: str
     is_certificate: bool = False
@@ -205,7 +205,7 @@ class _Session(requests.Session):
 
 
 def _session(base_url: str, api_key: str, transport: _Transport) -> _Session:
-    """A session that takes proxy and CA bundle from the environment, for https alone, and no .netrc."""
+    """Open a session that takes proxy and CA bundle from the environment, for https alone, and no .netrc."""
     session = _Session()
     session.trust_env = False
     session.auth = _auth(api_key)
@@ -222,25 +222,30 @@ def _session(base_url: str, api_key: str, transport: _Transport) -> _Session:
 
 
 def _auth(api_key: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
-    """Basic authentication whose key no `vars()` shows."""
-    return lambda request: HTTPBasicAuth("user", api_key)(request)
+    """Make basic authentication whose key no `vars()` shows."""
+
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        signed: requests.PreparedRequest = HTTPBasicAuth("user", api_key)(request)
+        return signed
+
+    return sign
 
 
-def _usable_bundle(verify: bool | str) -> bool | str:  # noqa: FBT001 - as requests has it
+def _usable_bundle(verify: bool | str | None) -> bool | str | None:  # noqa: FBT001 - as requests has it
     if isinstance(verify, str) and not Path(verify).is_dir():
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(verify)
         except OSError as fault:
             raise SettingsWrong(
-                f"Nothing was sent: {verify}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE (environment) names, "
-                f"cannot be used as a CA bundle ({fault.strerror or type(fault).__name__})."
+                f"Nothing was sent: {verify}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE (environment) "
+                f"names, cannot be used as a CA bundle ({fault.strerror or type(fault).__name__})."
             ) from fault
     return verify
 
 
 def _usable_proxy(proxy: str) -> str:
     try:
-        url = urlsplit(prepend_scheme_if_needed(proxy, "http"))
+        url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         is_usable = (
             url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
         )
@@ -337,7 +342,7 @@ _NO_CONNECTION: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
-    """Whether the request can have arrived: not before there was a connection. What is not certain is Lost."""
+    """Tell whether the request can have arrived: not before there was a connection. Else it is Lost."""
     if attempt.is_connected:
         if attempt.is_over or isinstance(fault, requests.exceptions.Timeout):
             return Lost(f"no answer within {attempt.limit_s:g} s")
@@ -352,7 +357,7 @@ def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
 
 
 def _chain(fault: BaseException) -> list[BaseException]:
-    """The exceptions behind an exception: requests and urllib3 wrap them as causes, reasons and arguments."""
+    """List what is behind an exception: requests and urllib3 wrap them as causes, reasons and arguments."""
     chain: list[BaseException] = []
     todo: list[object] = [fault]
     while todo:
