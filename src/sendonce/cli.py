@@ -47,7 +47,7 @@ class Shared:
         """The settings that these options, the environment and the .env give."""
         if self.is_quiet and self.is_verbose:
             raise WrongUsage("-q and -v exclude each other.")
-        return load(self.env_file, self.job, environment(), Path.cwd(), needs_mailchimp=needs_mailchimp)
+        return load(self.env_file, self.job, environment(), _here(), needs_mailchimp=needs_mailchimp)
 
     def open_job(self, *, needs_mailchimp: bool = True) -> compose.Job:
         """The job that these options mean."""
@@ -56,6 +56,14 @@ class Shared:
 
 
 _shared = Shared()
+
+
+def _here() -> Path:
+    """The working directory; "." if it has been removed, where nothing can be but what has an absolute path."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path()
 
 
 def common(command: Command) -> Command:
@@ -375,14 +383,14 @@ def init(
     flags = {
         "SENDONCE_JOB": _shared.job,
         "SENDONCE_TIMEZONE": timezone,
-        "SENDONCE_STATE": str(Path.cwd() / state) if state else None,
+        "SENDONCE_STATE": str(_here() / state) if state else None,
         "SENDONCE_SOURCE": source,
         "SENDONCE_TITLE": title,
         "SENDONCE_LIST_ID": list_id,
-        "MAILCHIMP_API_KEY_FILE": str(Path.cwd() / api_key_file) if api_key_file else None,
+        "MAILCHIMP_API_KEY_FILE": str(_here() / api_key_file) if api_key_file else None,
     }
     values |= {name: value for name, value in flags.items() if value}
-    path = Path.cwd() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
+    path = _here() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
     told = []
     if path.exists():
         if values:
@@ -465,7 +473,7 @@ def sandbox(port: int, audience: int, drafts: tuple[str, ...]) -> ExitCode:
 @cli.command("demo")
 @common
 def play_demo() -> ExitCode:
-    """Show on the sandbox what sendonce does: no account, some seconds.
+    """Play the whole story on the sandbox: no account needed.
 
     A campaign is sent, started again, its answer gets lost, the run is killed in mid-send;
     in the end each day was delivered once. Exit 0 if so, else 1.
@@ -577,9 +585,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(message: str, ctx: click.Context | None) -> int:
     from sendonce.report import printable, write
+    from sendonce.settings.masking import without_keys
 
     usage = f"{ctx.get_usage()}\n" if ctx is not None else ""
-    write(2, f"{usage}Error: {printable(message)}\n")
+    write(2, f"{usage}Error: {printable(without_keys(message))}\n")
     return int(ExitCode.WRONG_USAGE)
 
 

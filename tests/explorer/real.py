@@ -61,7 +61,7 @@ class Ended:
 class Shown(NamedTuple):
     """A campaign as a read shows it, small enough to be part of a state."""
 
-    index: int
+    number: int
     title: str
     status: str
     has_settings: bool
@@ -69,12 +69,12 @@ class Shown(NamedTuple):
     def campaign(self) -> Campaign:
         """As the adapter would give it."""
         return Campaign(
-            id=id_of(self.index),
+            id=id_of(self.number),
             title=self.title,
             status=self.status,
             type="regular",
             list_id="abcdef0123",
-            create_time=made_at(self.index),
+            create_time=made_at(self.number),
             send_time=NOW + timedelta(hours=1) if self.status == "schedule" else None,
             settings=SPEC.settings if self.has_settings else {},
             recipients=SPEC.recipients,
@@ -219,11 +219,13 @@ class Clock:
 class Driver:
     """What real runs do, for one source, remembered by history."""
 
-    def __init__(self, source: Source, *, run: type[Run] = Run, listing_s: float = LISTING_S) -> None:
+    def __init__(
+        self, source: Source, *, run: type[Run] = Run, listing_s: float = LISTING_S, settle_s: float = SETTLE_S
+    ) -> None:
         self._source, self._run, self._seen = source, run, dict[tuple[int, tuple[object, ...]], Call | Ended]()
         self._rules = Rules(
             job="daily", date=DATE, zone=UTC, source=source, title_key=KEY, list_id="",
-            settle_s=SETTLE_S, listing_s=listing_s, timeout_s=TIMEOUT_S,
+            settle_s=settle_s, listing_s=listing_s, timeout_s=TIMEOUT_S,
         )  # fmt: skip
 
     def next(self, number: int, history: tuple[object, ...]) -> Call | Ended:

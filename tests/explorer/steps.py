@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from explorer.real import Call, Driver, Ended, Fails, Shown, canonical, id_of, index_of, is_settled_state
 from explorer.world import BLANK, CONTENT, KEY, LONG_AGO, NOW, Budget, Camp, Proc, World, put, with_camp
@@ -61,11 +61,11 @@ class Rulebook:
         proc, folder = world.procs[index], self.budget.folders[index]
         match proc.pc:
             case "off":
-                if world.started < self.budget.runs and (index == 0 or world.started):
-                    if not is_settled_state(world.ledgers[folder][0]):
-                        number = world.started + 1
-                        started = world._replace(started=number)
-                        yield Step("start", f"{name(index)} starts", self._with(started, index, Proc("lease", number)))
+                may_start = world.started < self.budget.runs and (index == 0 or world.started > 0)
+                if may_start and not is_settled_state(world.ledgers[folder][0]):
+                    number = world.started + 1
+                    started = world._replace(started=number)
+                    yield Step("start", f"{name(index)} starts", self._with(started, index, Proc("lease", number)))
             case "lease":
                 yield from self._acquires(world, index, folder)
             case _:
@@ -138,9 +138,10 @@ class Rulebook:
         if camp.status != "save":
             yield go(world, f"may not write to campaign {index}", Fails(Refused, "400."))
             return
-        part = "has_settings" if call.what == "write_settings" else "has_content"
-        changed = with_camp(world, index, camp._replace(**{part: True}))
-        yield go(changed, f"writes {part.removeprefix('has_')} of campaign {index}", None)
+        if call.what == "write_settings":
+            yield go(with_camp(world, index, camp._replace(has_settings=True)), f"writes settings of {index}", None)
+        else:
+            yield go(with_camp(world, index, camp._replace(has_content=True)), f"writes content of {index}", None)
 
     def _creates(self, world: World, title: str, go: _Go) -> Iterator[Step]:
         number = len(world.camps)
@@ -313,8 +314,8 @@ class Rulebook:
         of_day = [i for i, c in enumerate(world.camps) if belongs(c.title, KEY) and c.status != "gone"]
         for i in of_day:
             camp = world.camps[i]
-            # a careful person, who does not send a twin of what Mailchimp shows as sent
-            is_alone = all(shown_status(world.camps[j]) == "save" for j in of_day if j != i)
+            # a careful person, who does not send one of two twins: no tool can prevent that (design, end of §3)
+            is_alone = len(of_day) == 1
             if camp.status == "save" and not camp.is_stale:
                 if "send" in acts and is_alone and camp.has_content:
                     yield Step("human", f"a person sends campaign {i}", mail(less, i))
@@ -339,11 +340,10 @@ class Rulebook:
                 yield Step("human", f"lock {folder} is broken", less._replace(leases=put(world.leases, folder, -1)))
 
 
-class _Go:
+class _Go(Protocol):
     """The shape of `go` above."""
 
-    def __call__(self, after: World, said: str, answer: object, cost: int = 0) -> Step:
-        raise NotImplementedError
+    def __call__(self, after: World, said: str, answer: object, cost: int = 0, /) -> Step: ...
 
 
 def create(world: World, title: str, *, is_listed: bool) -> World:

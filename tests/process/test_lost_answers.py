@@ -70,7 +70,7 @@ ALL = [Loss(source, nth, word) for source, names in GOOD_RUN.items() for nth in 
 
 
 def _some(count: int, seed: int) -> list[Loss]:
-    """Some of all, among them each fault of each kind of write at least once as far as there is room."""
+    """The same so many each time; half of them are writes, which are fewer and matter more."""
     if os.environ.get("SENDONCE_TEST_FULL") == "1":
         return ALL
     chosen = random.Random(seed)

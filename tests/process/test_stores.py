@@ -926,20 +926,14 @@ def test_a_folder_that_cannot_be_forced_to_the_disk_is_a_fault_only_where_it_cou
     if is_fine:
         assert store.save(page, ready()).batch == ready()
     else:
-        with pytest.raises(StateUnusable, match="Input/output error.*see what ails that file system"):
+        with pytest.raises(StateUnusable, match=r"Input/output error.*see what ails that file system"):
             store.save(page, ready())
 
 
 # ---- on file systems of their own ----
 
-system = pytest.mark.system
-mounts = pytest.mark.skipif(
-    os.environ.get("SENDONCE_TEST_SYSTEM") != "1", reason="mounts; set SENDONCE_TEST_SYSTEM=1"
-)
 
-
-@system
-@mounts
+@pytest.mark.system
 def test_a_full_disk_leaves_the_old_ledger_and_no_rest(state: Path, path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k,mode=700", "tmpfs", state], check=True)
     try:
@@ -956,8 +950,7 @@ def test_a_full_disk_leaves_the_old_ledger_and_no_rest(state: Path, path: Path) 
         subprocess.run(["umount", state], check=True)
 
 
-@system
-@mounts
+@pytest.mark.system
 def test_a_read_only_file_system_is_found_before_anything_is_sent(state: Path, path: Path) -> None:
     written(path)
     subprocess.run(["mount", "--bind", "-o", "ro", state, state], check=True)
@@ -967,8 +960,7 @@ def test_a_read_only_file_system_is_found_before_anything_is_sent(state: Path, p
         subprocess.run(["umount", state], check=True)
 
 
-@system
-@mounts
+@pytest.mark.system
 def test_a_single_mounted_file_is_refused_with_what_to_mount_instead(
     tmp_path: Path, state: Path, path: Path
 ) -> None:

@@ -99,7 +99,8 @@ class Desk:
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
         """Start a command as cron would: an empty environment, cwd /, no terminal, no standard input."""
         clean = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin", **_coverage(), **(environ or {})}
-        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "cwd": "/"} | how
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        how = {**streams, "cwd": "/", **how}
         command = [*COMMAND, "--env-file", str(self.env_file), *arguments]
         return subprocess.Popen(command, env=clean, text=True, **how)
 

@@ -57,6 +57,17 @@ class Peer:
         """Send bytes."""
         self._sock.sendall(data)
 
+    def say_beneath_tls(self, data: bytes) -> None:
+        """Send bytes past the encryption."""
+        socket.socket.sendall(self._sock, data)
+
+    def hear_until(self, end: bytes) -> bytes:
+        """Take in bytes up to `end`, one by one so that none of what follows is taken."""
+        heard = b""
+        while not heard.endswith(end):
+            heard += self._sock.recv(1) or end
+        return heard
+
     def drip(self, data: bytes, every_s: float) -> None:
         """Send them one by one, until the other side has gone."""
         with suppress(OSError):
@@ -87,7 +98,10 @@ class WireServer:
     """
 
     def __init__(
-        self, *acts: Callable[[Peer], None], tls: ssl.SSLContext | None = None, on_connect: Callable[[Peer], None] | None = None
+        self,
+        *acts: Callable[[Peer], None],
+        tls: ssl.SSLContext | None = None,
+        on_connect: Callable[[Peer], None] | None = None,
     ) -> None:
         self._acts, self._tls, self._on_connect = list(acts), tls, on_connect
         self.heard: list[Heard] = []
@@ -193,19 +207,32 @@ def raw(status: int, body: bytes = b"", **headers: str | None) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
 
 
-def answer(status: int, body: bytes = b"", content_type: str | None = None, **headers: str | None) -> Callable[[Peer], None]:
+def answer(
+    status: int, body: bytes = b"", content_type: str | None = None, **headers: str | None
+) -> Callable[[Peer], None]:
     """Answer with these bytes."""
     return lambda peer: peer.say(raw(status, body, Content_Type=content_type, **headers))
 
 
-def says(status: int, document: object, content_type: str = JSON, **headers: str | None) -> Callable[[Peer], None]:
+def says(
+    status: int, document: object, content_type: str = JSON, **headers: str | None
+) -> Callable[[Peer], None]:
     """Answer with a JSON document."""
     return answer(status, json.dumps(document).encode(), content_type, **headers)
 
 
-def problem(status: int, title: str = "Told", detail: str = "The test wants it so.", **more: object) -> Callable[[Peer], None]:
+def problem(
+    status: int, title: str = "Told", detail: str = "The test wants it so.", **more: object
+) -> Callable[[Peer], None]:
     """Answer with Mailchimp's error document."""
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, "instance": "", **more}
+    document = {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "instance": "",
+        **more,
+    }
     return says(status, document, PROBLEM_JSON)
 
 

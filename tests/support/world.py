@@ -139,6 +139,11 @@ class Gate:
 # ------------------------------------------------------------------------------------------------------- the disk
 
 
+def parsed(data: bytes | None) -> ledgers.Ledger:
+    """Read a ledger's bytes; None is the first start."""
+    return ledgers.empty(JOB, API) if data is None else ledgers.parse(data)
+
+
 @dataclass
 class Disk:
     """A state folder: the ledger's bytes, who holds the lease, and all that the ledger ever was."""
@@ -151,7 +156,7 @@ class Disk:
     @property
     def ledger(self) -> ledgers.Ledger:
         """The ledger as it is on the disk."""
-        return ledgers.empty(JOB, API) if self.data is None else ledgers.parse(self.data)
+        return parsed(self.data)
 
     def write(self, ledger: ledgers.Ledger) -> None:
         """Put a ledger in place of what is there, without a claim."""
@@ -216,7 +221,8 @@ class MemoryStore:
             raise StateUnusable("The state folder cannot be written.")
 
     def _save(self, page: Page, batch: Batch) -> Page:
-        ledger = self._disk.ledger.with_batch(batch)
+        assert page.stamp is None or isinstance(page.stamp, bytes)
+        ledger = parsed(page.stamp).with_batch(batch)
         self._check(page)
         self._disk.write(ledger)
         return self._page(page.batch.date)

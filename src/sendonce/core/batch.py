@@ -206,8 +206,7 @@ class Run:
                 self._adopt(campaign, State.READY if is_draft_source else State.PLANNED)
                 return look
             case Build(campaign):
-                self._build(campaign)
-                return replace(look, is_stale=True)
+                return self._build(campaign, look)
             case LookAgain(not_before):
                 self._wait_until(not_before)
                 if not look.is_stale:
@@ -277,13 +276,20 @@ class Run:
         entry = replace(entry, role="main", title=campaign.title)
         self._write(replace(self._batch, state=state, campaigns=(entry, *others), reason=""))
 
-    def _build(self, campaign: Campaign) -> None:
+    def _build(self, campaign: Campaign, look: Look) -> Look:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
         spec = self._todays_spec()
         self._store.check(self._known)
-        if self._done.created_id != campaign.id:  # what this very run created has today's settings already
-            self._mailer.write_settings(campaign.id, spec, campaign.title)
-        self._mailer.write_content(campaign.id, spec.content)
+        try:
+            if self._done.created_id != campaign.id:  # what this very run created has today's settings already
+                self._mailer.write_settings(campaign.id, spec, campaign.title)
+            self._mailer.write_content(campaign.id, spec.content)
+        except Refused:
+            # a run on another state folder may have sent it meanwhile: then that is the day's outcome
+            look = self._look()
+            if all(c.is_draft for c in look.campaigns()):
+                raise
+            return look
         reads = self._mailer.content(campaign.id)
         for part in ("html", "plain_text"):
             wrote = getattr(spec.content, part)
@@ -291,6 +297,7 @@ class Run:
                 raise Refused(f"The {part} content of campaign {campaign.id} does not read back as it was written.")
         self._write(replace(self._batch, state=State.READY, reason=""))
         self._done = replace(self._done, built_id=campaign.id, spec=spec)
+        return replace(look, is_stale=True)
 
     def _wait_until(self, not_before: datetime) -> None:
         while (left_s := (not_before - self._mailer.now()).total_seconds()) > 0:

@@ -345,7 +345,7 @@ def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
     """Tell whether the request can have arrived: not before there was a connection. Else it is Lost."""
     if attempt.is_connected:
         if attempt.is_over or isinstance(fault, requests.exceptions.Timeout):
-            return Lost(f"no answer within {attempt.limit_s:g} s")
+            return Lost(f"no answer within {attempt.limit_s:.3g} s")
         return Lost(f"the connection broke before the answer was complete ({type(fault).__name__})")
     if not isinstance(fault, requests.RequestException) or isinstance(fault, ValueError):
         raise InvariantBroken(f"a request to Mailchimp could not be built: {type(fault).__name__}") from fault
