@@ -7,6 +7,7 @@ they are about; an answer is in the ledger before anything is said of it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
@@ -266,15 +267,8 @@ class Run:
         return replace(look, by_id={**look.by_id, campaign.id: campaign})
 
     def _adopt(self, campaign: Campaign, state: State) -> None:
-        main = self._batch.main
-        entry = main if main is not None and main.id == campaign.id else _entry(campaign)
-        others = tuple(
-            replace(e, role="former")
-            for e in self._batch.campaigns
-            if e.id != campaign.id and e.requested_at is not None
-        )
-        entry = replace(entry, role="main", title=campaign.title)
-        self._write(replace(self._batch, state=state, campaigns=(entry, *others), reason=""))
+        entry = replace(_entry(campaign, self._batch), title=campaign.title)
+        self._write(replace(self._batch, state=state, campaigns=_led_by(entry, self._batch), reason=""))
 
     def _build(self, campaign: Campaign, look: Look) -> Look:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
@@ -432,18 +426,16 @@ class Run:
         batch = self._batch
         main_id = batch.main.id if batch.main else ""
         ordered = sorted(campaigns, key=lambda c: c.id != main_id)
-        entries = [self._mailed(batch, c) for c in ordered]
-        kept = tuple(e for e in batch.campaigns if e.id not in {c.id for c in campaigns} and e.requested_at)
-        twins = tuple(replace(e, role="twin") for e in entries[1:])
-        former = tuple(replace(e, role="former") for e in kept)
-        batch = replace(
-            batch, state=State.SENT, reason="", campaigns=(replace(entries[0], role="main"), *twins, *former)
-        )
+        mailed = [self._mailed(batch, c) for c in ordered]
+        first, *former = _led_by(mailed[0], batch)
+        twins = tuple(replace(e, role="twin") for e in mailed[1:])
+        left = tuple(e for e in former if all(e.id != twin.id for twin in twins))
+        batch = replace(batch, state=State.SENT, reason="", campaigns=(first, *twins, *left))
         if twins:
-            ids = ", ".join(e.id for e in entries)
+            ids = ", ".join(e.id for e in mailed)
             self._alarms.append(f"More than one campaign of {self._rules.date} was mailed: {ids}. Look at them.")
-        by = "sent" if entries[0].by == "sendonce" else "sent by hand"
-        return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", entries[0], batch)
+        by = "sent" if first.by == "sendonce" else "sent by hand"
+        return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", first, batch)
 
     def _said_sent(self, ending: Ending, how: str, entry: Entry, batch: Batch) -> tuple[Outcome, Batch]:
         count = "" if entry.emails_sent is None else f", {entry.emails_sent} emails"
@@ -458,8 +450,7 @@ class Run:
     def _scheduled(self, campaign: Campaign, *, is_on_date: bool) -> tuple[Outcome, Batch]:
         batch = self._batch
         main = batch.main
-        entry = main if main is not None and main.id == campaign.id else _entry(campaign)
-        entry = replace(entry, scheduled_for=campaign.send_time)
+        entry = replace(_entry(campaign, batch), scheduled_for=campaign.send_time)
         if main is not None and main.id != entry.id and batch.state is State.SENDING:
             entry = main  # the id stands from `sending` on; the finding goes into the attempt
         state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
@@ -469,9 +460,7 @@ class Run:
         text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. {sent}'
         if not is_on_date:
             text += f" That is not {self._rules.date}: mend the schedule in Mailchimp."
-        others = tuple(e for e in batch.campaigns if e.id != entry.id and e.requested_at is not None)
-        former = tuple(replace(e, role="former") for e in others)
-        return self._outcome(ending, text, entry), replace(batch, state=state, campaigns=(entry, *former))
+        return self._outcome(ending, text, entry), replace(batch, state=state, campaigns=_led_by(entry, batch))
 
     def _refused(self, reason: str, campaign: Campaign | None = None) -> tuple[Outcome, Batch]:
         """Exit 1. Only an answer to this run's own POST takes a batch out of `sending`."""
@@ -504,6 +493,8 @@ class Run:
             given_up = replace(self._posting, gave_up_at=self._posting.gave_up_at or self._mailer.now())
             batch = replace(batch, campaigns=_with(batch, given_up))
             why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
+        elif self._has_posted and batch.state is State.SENDING:
+            why += f" The outcome of the send of campaign {self._main.id} is not known yet."
         elif batch.state is State.SENDING:
             why += (
                 f" Nothing was sent by this run. A send of campaign {self._main.id} is on record as requested: "
@@ -578,7 +569,7 @@ class Run:
                 return all(a.outcome != Ending.TEMPORARY for a in earlier)
             case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
                 spoken = [a for a in earlier if a.outcome == outcome.ending]
-                return bool(spoken) and spoken[-1].detail == outcome.message
+                return bool(spoken) and _without_instance(spoken[-1].detail) == _without_instance(outcome.message)
             case _:
                 return False
 
@@ -613,9 +604,7 @@ class Run:
 
     def _mailed(self, batch: Batch, campaign: Campaign) -> Entry:
         """The entry of a campaign that Mailchimp has mailed or is mailing."""
-        known = next((e for e in batch.campaigns if e.id == campaign.id), None)
-        forgotten = [e for b in self._known.forgotten for e in b.campaigns if e.id == campaign.id]
-        entry = known or (forgotten[-1] if forgotten else _entry(campaign))
+        entry = _entry(campaign, batch, *reversed(self._known.forgotten))
         count = campaign.emails_sent if campaign.status == "sent" else None
         return replace(
             entry,
@@ -652,14 +641,27 @@ class Run:
         return self._spec
 
 
+def _without_instance(text: str) -> str:
+    """A refusal without the number that Mailchimp gives each of its answers: the same one, said again."""
+    return re.sub(r" \(instance [^)]*\)", "", text)
+
+
 def is_out_of_patience(campaign: Campaign, now: datetime) -> bool:
     """Whether recipients that are not ready will not become so by waiting."""
     made = campaign.create_time
     return made is not None and now - made >= timedelta(seconds=RECIPIENTS_PATIENCE_S)
 
 
-def _entry(campaign: Campaign) -> Entry:
-    return Entry(campaign.id, campaign.title, web_id=campaign.web_id)
+def _entry(campaign: Campaign, *records: Batch) -> Entry:
+    """What the first record that knows the campaign says of it; a new entry if none does."""
+    known = (e for batch in records for e in batch.campaigns if e.id == campaign.id)
+    return next(known, Entry(campaign.id, campaign.title, web_id=campaign.web_id))
+
+
+def _led_by(entry: Entry, batch: Batch) -> tuple[Entry, ...]:
+    """This entry as the batch's main one; of its others those stay that were asked to be sent."""
+    others = (e for e in batch.campaigns if e.id != entry.id and e.requested_at is not None)
+    return (replace(entry, role="main"), *(replace(e, role="former") for e in others))
 
 
 def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
