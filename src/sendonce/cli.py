@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -140,7 +140,14 @@ def send_batch(day: str | None, *, early: bool, dry_run: bool, wait: bool) -> Ex
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     if wait and outcome.campaign_id and outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}:
         outcome = _wait(job, outcome)
-    return _shared.voice.outcome("send-batch", outcome, _warnings(job))
+    return _shared.voice.outcome("send-batch", _with_zone(job, day, outcome), _warnings(job))
+
+
+def _with_zone(job: compose.Job, day: str | None, outcome: Outcome) -> Outcome:
+    """Where the date was worked out, say how: the machine, or who reads this, may be on another day."""
+    if day not in {None, "today", "yesterday"}:
+        return outcome
+    return replace(outcome, message=f"{outcome.message} ({day or 'today'} in {job.settings.zone}: {outcome.date})")
 
 
 def _warnings(job: compose.Job) -> list[str]:
@@ -435,12 +442,14 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
 
 def _next_steps(path: Path) -> list[str]:
     """What a newcomer does now."""
-    command = Path(sys.argv[0]).resolve()
+    command = f"{_own_command()} --env-file {shlex.quote(str(path))}"
+    # a % ends a crontab's command unless it is escaped
+    line = f"*/10 8-11 * * * {command} -q send-batch".replace("%", r"\%")
     return [
         "Next, see what a run would do:",
-        f"  {command} --env-file {path} send-batch --dry-run",
+        f"  {command} send-batch --dry-run",
         "Then put this line into a crontab (crontab -e):",
-        f"  */10 8-11 * * * {command} --env-file {path} -q send-batch",
+        f"  {line}",
     ]
 
 
@@ -584,11 +593,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage(message: str, ctx: click.Context | None) -> int:
-    from sendonce.report import printable, write
-    from sendonce.settings.masking import without_keys
+    from sendonce.report import write
+    from sendonce.settings.masking import readable
 
     usage = f"{ctx.get_usage()}\n" if ctx is not None else ""
-    write(2, f"{usage}Error: {printable(without_keys(message))}\n")
+    write(2, f"{usage}Error: {readable(message)}\n")
     return int(ExitCode.WRONG_USAGE)
 
 

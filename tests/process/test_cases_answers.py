@@ -26,22 +26,15 @@ if TYPE_CHECKING:
     from support.runs import Ended
 
 NO_BODY = ("503empty", "502noct", "500emptyjson", "500badjson", "403bare")
-UNCLEAR_ERRORS = (
-    *("500json", "500html", "502html", "503html", "504html", "503bare", "504empty", "502badjson"),
-    *("408json", "408empty", "501json", "503:1"),
-    *("400html", "400empty", "404bare", "407html", "451noct", "413badjson"),
-)
-UNCLEAR_SUCCESSES = (
-    *("200", "200html", "200empty", "200bare", "200emptyjson", "200badjson", "201", "202", "202html"),
-    *("301html", "302html", "303bare", "307html", "308json"),
-)
+UNCLEAR_ERRORS = ("500json", "502html", "504html", "503bare", "503:1", "408json", "400html", "404bare", "407html", "451noct")
+UNCLEAR_SUCCESSES = ("200", "200html", "200empty", "200badjson", "201", "202html", "301html", "302html", "307bare", "308json")
 BROKEN_OFF = ("reset-before", "close-before", "stall-before")
 LOST_AFTER_EFFECT = (
-    *("accept-hang", "accept-reset", "close-after", "garbage", "late:0.5", "drip:1", "accept-slow:5"),
-    *("accept-503empty", "accept-500badjson", "accept-504html", "accept-200html", "accept-302html", "accept-408"),
+    *("accept-hang", "accept-reset", "close-after", "garbage", "late:0.5", "drip:1"),
+    *("accept-503empty", "accept-500badjson", "accept-200html", "accept-302html"),
 )
 NO_AFTER_EFFECT = ("accept-429", "accept-403bare", "accept-400sending", "accept-403json", "accept-401")
-CLEAR_NO = ("400notready", "400json", "400sending", "403json", "404json", "405json", "410json", "414json", "422json", "426json")
+CLEAR_NO = ("400notready", "400json", "400sending", "403json", "404json", "422json", "426json")
 
 
 def requests_of_day(sandbox: Sandbox) -> list[str]:
@@ -88,7 +81,7 @@ def unclear_then_sent(desk: Desk, word: str) -> None:
     assert (second.code, desk.deliveries(), desk.sandbox.sends()) == (0, 1, 2), second
     names = requests_of_day(desk.sandbox)
     assert names.index("campaign") < names.index("send"), "sent again without having looked"
-    holds(desk, first, second)
+    holds(desk, first, second, looks=word in NO_BODY)
 
 
 # --------------------------------------------------------------------------------------------------------- A1, A2
@@ -99,7 +92,7 @@ def test_an_error_without_a_usable_body_is_no_success_and_the_next_run_sends(tmp
 
 
 @pytest.mark.parametrize(
-    "words", [UNCLEAR_ERRORS[:9], UNCLEAR_ERRORS[9:], UNCLEAR_SUCCESSES[:9], UNCLEAR_SUCCESSES[9:], BROKEN_OFF], ids="-".join
+    "words", [UNCLEAR_ERRORS, UNCLEAR_SUCCESSES, BROKEN_OFF], ids=["errors", "successes", "broken off"]
 )
 def test_an_answer_that_is_neither_yes_nor_no_is_read_again_and_then_the_same_campaign_is_sent(
     tmp_path: Path, words: tuple[str, ...]
@@ -107,8 +100,7 @@ def test_an_answer_that_is_neither_yes_nor_no_is_read_again_and_then_the_same_ca
     each(tmp_path, words, unclear_then_sent)
 
 
-@pytest.mark.parametrize("words", [("200html", "302html", "200noct"), ("502html", "307html", "301empty")], ids="-".join)
-def test_a_page_of_something_else_than_the_api_is_called_that(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_page_of_something_else_than_the_api_is_called_that(tmp_path: Path) -> None:
     def story(desk: Desk, word: str) -> None:
         desk.sandbox.faults(f"post={word}")
         ended = run_once(desk)
@@ -116,20 +108,20 @@ def test_a_page_of_something_else_than_the_api_is_called_that(tmp_path: Path, wo
         assert "not an answer of the Mailchimp API" in ended.err
         if "html" in word:
             assert "content type text/html" in ended.err
-        assert [c["name"] for c in desk.sandbox.calls("unknown")] == [], "a redirect was followed"
-        holds(desk, ended)
+        assert desk.sandbox.calls("unknown") == [], "a redirect was followed"
+        holds(desk, ended, looks=False)
 
-    each(tmp_path, words, story)
+    each(tmp_path, ("200html", "302html", "307html", "200noct"), story)
 
 
 UNREADABLE = (
     *NO_BODY,
-    *("200html", "302html", "200emptyjson", "200badjson", "200empty", "204", "429", "408json", "504html", "403html"),
-    *("reset-before", "close-after", "stall-before", "cutjson", "garbage", "drip:1", "nodate"),
+    *("200html", "302html", "200emptyjson", "200badjson", "204", "429", "408json", "403html"),
+    *("reset-before", "stall-before", "cutjson", "garbage", "drip:1", "nodate"),
 )
 
 
-@pytest.mark.parametrize("words", [UNREADABLE[:11], UNREADABLE[11:]], ids="-".join)
+@pytest.mark.parametrize("words", [UNREADABLE[:10], UNREADABLE[10:]], ids=["some", "others"])
 def test_nothing_is_sent_while_mailchimp_cannot_be_read(tmp_path: Path, words: tuple[str, ...]) -> None:
     def story(desk: Desk, word: str) -> None:
         desk.sandbox.faults(f"get={word}")
@@ -140,7 +132,7 @@ def test_nothing_is_sent_while_mailchimp_cannot_be_read(tmp_path: Path, words: t
         desk.sandbox.faults()
         second = run_once(desk)
         assert (second.code, desk.deliveries()) == (0, 1), second
-        holds(desk, first, second)
+        holds(desk, first, second, looks=False)
 
     each(tmp_path, words, story)
 
@@ -150,9 +142,9 @@ def test_one_unreadable_answer_among_good_ones_is_asked_for_again_in_the_same_ru
         desk.sandbox.faults(f"get={word} nth=1")
         ended = run_once(desk)
         assert (ended.code, desk.deliveries()) == (0, 1), ended
-        holds(desk, ended)
+        holds(desk, ended, looks=False)
 
-    each(tmp_path, ("503empty", "200html", "429", "403bare", "reset-before", "cutjson"), story)
+    each(tmp_path, ("503empty", "200html", "403bare", "reset-before"), story)
 
 
 @pytest.mark.parametrize("source", ["replicate", "html"])
@@ -171,7 +163,7 @@ def test_an_unclear_answer_while_the_campaign_is_made_sends_nothing_and_leaves_o
         assert len(made) == 1
         holds(desk, first, *[first] * len(codes))
 
-    each(tmp_path, ("503empty", "accept-200html", "accept-reset", "502noct"), story, source=source)
+    each(tmp_path, ("503empty", "accept-200html", "accept-reset"), story, source=source)
 
 
 # ------------------------------------------------------------------------------------------------------------- A3
@@ -187,7 +179,7 @@ def test_a_send_whose_answer_was_lost_is_found_by_reading(tmp_path: Path) -> Non
         second, third = run_once(desk), run_once(desk)
         assert (second.code, third.code) == (0, 0)
         assert (desk.sandbox.accepted(), desk.sandbox.sends()) == (1, 1)
-        holds(desk, first, second, third)
+        holds(desk, first, second, third, looks=False)
 
     each(tmp_path, LOST_AFTER_EFFECT, story)
 
@@ -200,7 +192,7 @@ def test_a_no_that_comes_after_the_effect_is_seen_through_by_reading(tmp_path: P
         desk.sandbox.faults()
         second = run_once(desk)
         assert (second.code, desk.sandbox.accepted(), desk.sandbox.sends()) == (0, 1, 1)
-        holds(desk, first, second)
+        holds(desk, first, second, looks=False)
 
     each(tmp_path, NO_AFTER_EFFECT, story)
 
@@ -269,7 +261,7 @@ def test_a_status_that_lags_behind_the_send_is_waited_for(tmp_path: Path) -> Non
         sandbox.faults("post=accept-reset")
         ended = run_once(desk)
         assert (ended.code, sandbox.accepted(), sandbox.sends()) == (0, 1, 1), ended
-        holds(desk, ended)
+        holds(desk, ended, looks=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- A4
@@ -359,7 +351,7 @@ def twice(desk: Desk) -> tuple[Ended, Ended]:
     assert first.code == second.code, second
     assert desk.record().get("state") != "sent"
     assert desk.deliveries() == 0
-    holds(desk, first, second)
+    holds(desk, first, second, looks=False)
     return first, second
 
 
@@ -420,7 +412,7 @@ def test_throttling_and_gateways_are_temporary_each_time(tmp_path: Path) -> None
         first, _ = twice(desk)
         assert first.code == 75
 
-    each(tmp_path, ("429", "429:1", "403bare", "403html", "502html"), story)
+    each(tmp_path, ("429", "429:1", "403html", "502html"), story)
 
 
 def test_a_clear_no_to_a_read_is_a_refusal(tmp_path: Path) -> None:
@@ -431,7 +423,7 @@ def test_a_clear_no_to_a_read_is_a_refusal(tmp_path: Path) -> None:
         assert f"HTTP {status_of(word)}: " in first.err or "404" in first.err
         assert desk.sandbox.sends() == 0
 
-    each(tmp_path, ("400json", "403json", "404json", "405json", "422json"), story)
+    each(tmp_path, ("400json", "403json", "404json"), story)
 
 
 @pytest.mark.parametrize("source", ["replicate", "html"])
@@ -442,7 +434,7 @@ def test_a_clear_no_while_the_campaign_is_made_is_a_refusal(tmp_path: Path, sour
         assert first.code == 1, first
         assert desk.record()["state"] == "refused"
 
-    words = ("create=400json", "create=403json", "put=422json", "put=404json")
+    words = ("create=400json", "put=403json")
     each(tmp_path, words, story, source=source)
 
 
@@ -477,9 +469,9 @@ def test_the_key_is_in_no_output_ledger_lock_or_log_whatever_is_answered(
             out, err = run.communicate(timeout=60)
         shows_nothing_of(CASE_KEY, out, err, lock, folder=desk.folder)
         assert (desk.folder / "run.log").exists()
-        holds(desk, killed=1)
+        holds(desk, killed=1, looks=False)
 
-    words = ("post=503empty", "get=200html", "post=accept-reset", "post=400notready", "get=401", "post=401", "post=429")
+    words = ("post=503empty", "get=200html", "post=accept-reset", "post=400notready", "get=401", "post=429")
     each(tmp_path, words, story)
 
 

@@ -17,14 +17,14 @@ from support.interrupts import (
     signal_itself,
     wait_for_call,
 )
-from support.runs import DAY, wait_until
+from support.runs import DAY, Ended, wait_until
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.runs import Desk, Ended
+    from support.runs import Desk
     from support.sandbox import Sandbox
 
 MANY = 20
@@ -69,12 +69,12 @@ def test_two_state_folders_that_share_nothing_send_once(
 
 
 FREEZES = {
-    "while it connects": {"on": "connect", "word": "slow:1.5"},
-    "after its first read": {"on": "listing", "word": "slow:1.5"},
-    "after its last read": {"on": "checklist", "word": "slow:1.5"},
+    "while it connects": {"on": "connect", "word": "slow:3"},
+    "after its first read": {"on": "listing", "word": "slow:3"},
+    "after its last read": {"on": "checklist", "word": "slow:3"},
     "between its last check and its send": None,
-    "while its send is on the way": {"on": "send", "word": "slow:1.5"},
-    "between acceptance and the record": {"on": "send", "word": "accept-slow:1.5"},
+    "while its send is on the way": {"on": "send", "word": "slow:3"},
+    "between acceptance and the record": {"on": "send", "word": "accept-slow:3"},
 }
 
 
@@ -101,8 +101,6 @@ def _freeze(desk: Desk, moment: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def _wake(run: subprocess.Popen[str]) -> Ended:
-    from support.runs import Ended
-
     run.send_signal(signal.SIGCONT)
     out, err = run.communicate(timeout=60)
     return Ended(run.returncode, out, err)
@@ -139,22 +137,21 @@ def test_a_run_that_wakes_while_another_is_at_work_leaves_its_lease_and_ledger_a
     sandbox = desk.sandbox
     frozen = _freeze(desk, moment, tmp_path)
     sandbox.clear_calls()
-    sandbox.faults({"on": "read", "nth": 1, "word": "slow:2"})
+    sandbox.faults({"on": "read", "nth": 1, "word": "stall-before"})
     other = desk.start(*SEND)
     with never_left_behind(frozen, other):
         wait_until(lambda: bool(sandbox.calls()), what="the other run at work")
         marker = desk.lock_file.read_bytes()
         assert f"pid={other.pid}\n".encode() in marker
         ledger = desk.ledger_file.read_bytes() if desk.ledger_file.exists() else b""
-        frozen.send_signal(signal.SIGCONT)
-        wait_until(lambda: frozen.poll() is not None or other.poll() is not None)
-        if other.poll() is None:
-            assert desk.lock_file.read_bytes() == marker
-            assert (desk.ledger_file.read_bytes() if desk.ledger_file.exists() else b"") == ledger
-        frozen.communicate(timeout=60)
-        assert frozen.returncode == 75
+        ended = _wake(frozen)
+        assert ended.code == 75, ended
+        assert other.poll() is None
+        assert desk.lock_file.read_bytes() == marker
+        assert (desk.ledger_file.read_bytes() if desk.ledger_file.exists() else b"") == ledger
+        other.terminate()
         other.communicate(timeout=60)
-        assert other.returncode in {0, 75}
+        assert other.returncode == 75
     let_pass(sandbox, 60)
     assert desk.send().code == 0
     check_sent_once(desk)
@@ -164,7 +161,7 @@ def test_a_run_frozen_while_it_makes_the_campaign_does_not_put_its_own_in_place_
     make_desk: Callable[..., Desk],
 ) -> None:
     desk = make_desk("html", SENDONCE_LISTING_SECONDS="1", SENDONCE_TIMEOUT_SECONDS="30")
-    desk.sandbox.faults({"on": "create", "word": "slow:1.5"})
+    desk.sandbox.faults({"on": "create", "word": "slow:3"})
     frozen = desk.start(*SEND)
     with never_left_behind(frozen):
         wait_for_call(desk, "create")
@@ -189,7 +186,7 @@ def test_a_reset_or_rebuild_is_refused_for_now_while_a_run_is_at_work(
 ) -> None:
     desk = make_desk(SENDONCE_TIMEOUT_SECONDS="30")
     desk.prepare()
-    desk.sandbox.faults({"on": name, "nth": 1, "word": "slow:2"})
+    desk.sandbox.faults({"on": name, "nth": 1, "word": "slow:3"})
     run = desk.start(*SEND)
     with never_left_behind(run):
         wait_for_call(desk, name)
@@ -230,11 +227,10 @@ def test_a_lease_broken_in_the_middle_of_a_run_leads_to_one_delivery(
 ) -> None:
     desk = make_desk(source, SENDONCE_LISTING_SECONDS="1", SENDONCE_TIMEOUT_SECONDS="30")
     desk.prepare()
-    desk.sandbox.faults({"on": name, "nth": 1, "word": f"{word}:2"})
+    desk.sandbox.faults({"on": name, "nth": 1, "word": f"{word}:3"})
     run = desk.start(*SEND)
     with never_left_behind(run):
         wait_for_call(desk, name)
-        assert desk.run("lock", "break").code == 1, "a live holder needs --yes"
         assert desk.run("lock", "break", "--yes").code == 0
         for command in FORCED[then]:
             # there is nothing to reset before the first write
@@ -251,6 +247,25 @@ def test_a_lease_broken_in_the_middle_of_a_run_leads_to_one_delivery(
 
 
 # --------------------------------------------------------------------------------------------------------- L9
+
+
+def test_the_lease_of_a_live_run_is_broken_only_by_force(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk(SENDONCE_TIMEOUT_SECONDS="60")
+    desk.prepare()
+    desk.sandbox.faults({"on": "listing", "word": "stall-before"})
+    holder = desk.start(*SEND)
+    with never_left_behind(holder):
+        wait_for_call(desk, "listing")
+        marker = desk.lock_file.read_bytes()
+        ended = desk.run("lock", "break")
+        assert ended.code == 1
+        assert f"pid {holder.pid}" in ended.err
+        assert desk.lock_file.read_bytes() == marker
+        holder.terminate()
+        holder.communicate()
+    desk.sandbox.faults()
+    assert desk.send().code == 0
+    check_sent_once(desk)
 
 
 def test_a_run_that_finds_another_at_work_is_no_success_and_says_who_in_one_line(make_desk: Callable[..., Desk]) -> None:

@@ -22,7 +22,7 @@ KEY = "Zq7Kx2Wv9Lp4Tn8Rb6Ym3Hc5Jd1Gf0Sa-us1"
 SHOWN_OF_KEY = 4
 LOOKS = (("ledger", "list"), ("ledger", "show", DAY), ("lock", "status"))
 NEXT_STEP = re.compile(
-    r"\b(run|look|put|write|mend|give|use|leave|say|make|wanted|correct|free|mount|move|install|chmod|needs)\b", re.I
+    r"\b(run|look|put|write|mend|give|use|leave|say|make|wanted|correct|free|close|mount|move|install|chmod|must|meant|set|there are)\b", re.I
 )
 _Thing, _Made = TypeVar("_Thing"), TypeVar("_Made")
 
@@ -50,18 +50,25 @@ def run_once(desk: Desk, *arguments: str, day: str = DAY) -> Ended:
 
 
 def holds(
-    desk: Desk, *ends: Ended, at_most: int = 1, killed: int = 0, day: str = DAY, keys: Iterable[str] = ()
+    desk: Desk,
+    *ends: Ended,
+    at_most: int = 1,
+    killed: int = 0,
+    day: str = DAY,
+    keys: Iterable[str] = (),
+    looks: bool = True,
 ) -> None:
     """Check what holds in every case, after all runs of a desk (`ends`, and so many that were `killed`).
 
-    `keys` are further API keys that the runs were given. Raise AssertionError.
+    `keys` are further API keys that the runs were given. Without `looks` the three commands that only look are left
+    out, which cost more than a run: for the many variants of a case. Raise AssertionError.
     """
-    looked = look_without_a_trace(desk)
+    looked = look_without_a_trace(desk) if looks else []
     for ended in [*ends, *looked]:
         _speaks_properly(ended)
     assert desk.deliveries(day) <= at_most, f"P = {desk.deliveries(day)}"
     assert desk.sandbox.sends() <= len(ends) + killed, f"Q = {desk.sandbox.sends()} in {len(ends) + killed} runs"
-    if not killed:
+    if not killed and desk.state.exists():
         assert desk.leftovers() == [], "the lease is not free"
     _says_sent_only_if_it_is(desk, day)
     for key in {desk.values.get("MAILCHIMP_API_KEY", KEY), KEY, *keys}:

@@ -52,6 +52,7 @@ class Peer:
 
     def __init__(self, sock: socket.socket, stopping: threading.Event) -> None:
         self._sock, self.stopping = sock, stopping
+        self.is_over = False
 
     def say(self, data: bytes) -> None:
         """Send bytes."""
@@ -78,11 +79,13 @@ class Peer:
 
     def reset(self) -> None:
         """End the connection with RST."""
+        self.is_over = True
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.close(self._sock.detach())  # at once, though a reader still holds it
 
     def hang_up(self) -> None:
         """End the connection with FIN."""
+        self.is_over = True
         socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def stall(self) -> None:
@@ -164,23 +167,27 @@ class WireServer:
     def _serve(self, sock: socket.socket) -> None:
         sock.settimeout(LIMIT_S)
         with sock, suppress(OSError):
+            peer = Peer(sock, self._stopping)
             if self._on_connect is not None:
-                self._on_connect(Peer(sock, self._stopping))
+                self._on_connect(peer)
+            if peer.is_over:
+                return
             if self._tls is None:
                 self._talk(sock)
-            else:
-                with self._tls.wrap_socket(sock, server_side=True) as secure:
-                    with self._lock:
-                        self._open.append(secure)
-                    self._talk(secure)
+                return
+            with self._tls.wrap_socket(sock, server_side=True) as secure:
+                with self._lock:
+                    self._open.append(secure)
+                self._talk(secure)
 
     def _talk(self, sock: socket.socket) -> None:
+        peer = Peer(sock, self._stopping)
         with sock.makefile("rb") as stream:
-            while (heard := _heard(stream)) is not None:
+            while not peer.is_over and (heard := _heard(stream)) is not None:
                 with self._lock:
                     self.heard.append(heard)
                     act = self._acts[0] if len(self._acts) == 1 else self._acts.pop(0)
-                act(Peer(sock, self._stopping))
+                act(peer)
 
 
 def _heard(stream: Any) -> Heard | None:

@@ -121,6 +121,7 @@ class Run:
         self._attempt = attempt
         self._done = Done()
         self._alarms: list[str] = []
+        self._earlier: list[Batch] = []
         self._posting: Entry | None = None
         self._has_posted = False
         self._page: Page | None = None
@@ -221,7 +222,10 @@ class Run:
     # ------------------------------------------------------------------------------------------- before the send
 
     def _read_earlier(self) -> None:
-        """Earlier batches whose end is not known yet. One that cannot be read holds nothing up."""
+        """Earlier batches whose end is not known yet. One that cannot be read holds nothing up.
+
+        What is found is recorded with the end of this run, so that no alarm is on record and was never heard.
+        """
         for batch in self._known.open_earlier[-EARLIER_READ_AT_MOST:]:
             main = batch.main
             if main is None:
@@ -238,15 +242,15 @@ class Run:
                     f"says {batch.state}; nothing is sent for an earlier date without --date {batch.date}."
                 )
             elif campaign.is_mailed:
-                self._record_earlier(batch, campaign)
+                self._found_earlier(batch, campaign)
             elif campaign.status != "schedule":
                 self._witness.warn(f'{batch.date}: campaign {main.id} is "{campaign.status}" in Mailchimp.')
 
-    def _record_earlier(self, batch: Batch, campaign: Campaign) -> None:
+    def _found_earlier(self, batch: Batch, campaign: Campaign) -> None:
         entry = self._mailed(batch, campaign)
         if batch.state is State.SENT and entry == batch.main:
             return
-        self._save(replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason=""))
+        self._earlier.append(replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason=""))
         if entry.emails_sent == 0:
             self._alarms.append(f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent).")
 
@@ -279,11 +283,9 @@ class Run:
                 self._mailer.write_settings(campaign.id, spec, campaign.title)
             self._mailer.write_content(campaign.id, spec.content)
         except Refused:
-            # a run on another state folder may have sent it meanwhile: then that is the day's outcome
-            look = self._look()
-            if all(c.is_draft for c in look.campaigns()):
+            if (overtaken := self._look_if_overtaken()) is None:
                 raise
-            return look
+            return overtaken
         reads = self._mailer.content(campaign.id)
         for part in ("html", "plain_text"):
             wrote = getattr(spec.content, part)
@@ -292,6 +294,14 @@ class Run:
         self._write(replace(self._batch, state=State.READY, reason=""))
         self._done = replace(self._done, built_id=campaign.id, spec=spec)
         return replace(look, is_stale=True)
+
+    def _look_if_overtaken(self) -> Look | None:
+        """A fresh look if it shows that the date is past `save`, None if not.
+
+        A run on another state folder may be the faster one: then a "no" to ours is not the day's outcome.
+        """
+        look = self._look()
+        return None if all(c.is_draft for c in look.campaigns()) else look
 
     def _wait_until(self, not_before: datetime) -> None:
         while (left_s := (not_before - self._mailer.now()).total_seconds()) > 0:
@@ -310,10 +320,10 @@ class Run:
 
     # --------------------------------------------------------------------------------------------------- the send
 
-    def _send(self, campaign: Campaign) -> tuple[Outcome, Batch]:
+    def _send(self, campaign: Campaign) -> Look | tuple[Outcome, Batch]:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
-            return self._not_ready(campaign, checklist)
+            return self._look_if_overtaken() or self._not_ready(campaign, checklist)
         main = self._main
         entry = replace(
             main,
@@ -539,13 +549,16 @@ class Run:
 
     def _finish(self, outcome: Outcome, batch: Batch) -> Outcome:
         """Record, then speak."""
-        if self._alarms:
+        is_last = outcome.ending is not Ending.TEMPORARY  # else the next run reads it all again, and alarms
+        if self._alarms and is_last:
             text = " ".join([outcome.message, *self._alarms])
-            is_fine = outcome.ending not in {Ending.REFUSED, Ending.TEMPORARY, Ending.SCHEDULED_ELSEWHEN}
+            is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
             outcome = replace(outcome, message=text, ending=Ending.ALARM if is_fine else outcome.ending)
         is_hushed = self._is_hushed(outcome)
         try:
             self._record_end(batch, outcome)
+            for earlier in self._earlier if is_last else ():
+                self._save(earlier)
         except (Unusable, Temporary) as fault:
             if self._known.batch.state is State.SENT:
                 return replace(outcome, notes=(f"The end of this run could not be recorded. {fault.message}",))

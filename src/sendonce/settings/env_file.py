@@ -109,7 +109,7 @@ def _line_fault(binding: Binding, name: str | None, earlier: Mapping[str, Line])
         return f"{name if name in DOCS else 'a name'} without =value; {form}"
     if re.search("[\r\n]", binding.value):
         return (
-            f"the value of {name} has a newline in it; a quote may be missing, or \\n stands in double quotes"
+            f"the value of {name} has a newline in it; close the quotes, and write no \\n in double ones"
         )
     if name in earlier:
         return f"{name} is set a second time (first on line {earlier[name].number}); leave one"
@@ -123,7 +123,7 @@ def _name_fault(name: str) -> str | None:
         return f"{name} says where the .env is, so it cannot stand in it; set it in the environment"
     # In any case and without the underscore, too: a misspelt name would be a default in its place.
     if name not in DOCS and name.upper().startswith("SENDONCE"):
-        return f"there is no setting {name}{_meant(name)}"
+        return f"there is no setting {name}{_meant(name) or '; leave it out'}"
     return None
 
 
@@ -169,7 +169,7 @@ def read_private(path: Path) -> Text:
 
 def _why_unreadable(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "does not exist"
+        return "does not exist; make it, or name another file"
     if isinstance(error, IsADirectoryError):
         return "is a folder; a file is wanted"
     return f"cannot be read: {error.strerror}"
