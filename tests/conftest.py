@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from support import tally
 from support.runs import Desk
 from support.sandbox import Sandbox
 
@@ -16,13 +17,33 @@ if TYPE_CHECKING:
 MAY_CHANGE_THE_MACHINE = os.environ.get("SENDONCE_TEST_SYSTEM") == "1"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all worker processes count their fault runs in one place."""
+    if not hasattr(config, "workerinput"):
+        tally.begin()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what all the fault runs came to."""
+    if said := tally.total():
+        terminalreporter.write_line(said, bold=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The counting ends with the session."""
+    if not hasattr(config, "workerinput"):
+        tally.end()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A newcomer's pytest changes nothing on their machine, and takes minutes, not an hour."""
     if "full" not in config.option.markexpr and os.environ.get("SENDONCE_TEST_FULL") != "1":
-        items[:] = [item for item in items if "full" not in item.keywords]
+        items[:] = [item for item in items if item.get_closest_marker("full") is None]
+    if "live" not in config.option.markexpr:
+        items[:] = [item for item in items if item.get_closest_marker("live") is None]
     skip = pytest.mark.skip(reason="changes the machine: set SENDONCE_TEST_SYSTEM=1 (as .ci/run does)")
     for item in items:
-        if "system" in item.keywords and not MAY_CHANGE_THE_MACHINE:
+        if item.get_closest_marker("system") is not None and not MAY_CHANGE_THE_MACHINE:
             item.add_marker(skip)
 
 

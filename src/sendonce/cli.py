@@ -13,7 +13,7 @@ import click
 
 from sendonce import __version__, compose
 from sendonce.core.dates import parse_day
-from sendonce.core.errors import Refused, SendonceError, Stopped, WrongUsage
+from sendonce.core.errors import NoAnswer, Refused, SendonceError, Stopped, WrongUsage
 from sendonce.core.model import Ending, Source, State
 from sendonce.exits import ExitCode
 from sendonce.report import Voice
@@ -70,7 +70,8 @@ def common(command: Command) -> Command:
     """Give a command the shared options."""
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value and not ctx.resilient_parsing:
+        # an empty name counts: it is what a variable that was not set leaves behind, and must not become the default
+        if value is not None and value is not False and not ctx.resilient_parsing:
             setattr(_shared, str(parameter.name), value)
 
     options = (
@@ -105,8 +106,31 @@ def day_option(text: str) -> Callable[[Command], Command]:
     return click.option("--date", "day", multiple=True, metavar="D", callback=_day_text, help=text)
 
 
-@click.group(epilog="Exit codes: 0 done, 1 refused, 2 wrong usage, 70 bug, 75 run again, 78 settings or ledger unusable.")
-@click.version_option(__version__, prog_name="sendonce")
+def _say_and_leave(ctx: click.Context, text: str) -> None:
+    """Print help or version by our own means: click's would turn a full disk or a closed pipe into a failure."""
+    from sendonce.report import write
+
+    if not ctx.resilient_parsing:
+        write(1, f"{text}\n")
+        ctx.exit()
+
+
+class _Command(click.Command):
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = lambda ctx, _, value: _say_and_leave(ctx, ctx.get_help()) if value else None
+        return option
+
+
+class _Group(_Command, click.Group):
+    command_class = _Command
+    group_class = type
+
+
+@click.group(cls=_Group, epilog="Exit codes: 0 done, 1 refused, 2 wrong usage, 70 bug, 75 run again, 78 settings or ledger unusable.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Show the version and exit.",
+              callback=lambda ctx, _, value: _say_and_leave(ctx, f"sendonce {__version__}") if value else None)
 @common
 def cli() -> None:
     """Send the day's Mailchimp campaign from cron, and send it once.
@@ -583,6 +607,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _usage(fault.format_message(), fault.ctx if isinstance(fault, click.UsageError) else None)
     except WrongUsage as fault:
         return _usage(fault.message, click.get_current_context(silent=True))
+    except NoAnswer as fault:
+        return _shared.voice.fault("sendonce", fault, f"{fault.message} Run again, that is safe.")
     except SendonceError as fault:
         return _shared.voice.fault("sendonce", fault, fault.message)
     except (Stopped, KeyboardInterrupt) as fault:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.ordinary_desk import OrdinaryDesk, Python, python_for_all
 
 if TYPE_CHECKING:

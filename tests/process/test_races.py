@@ -35,7 +35,9 @@ SEND = ("send-batch", "--date", DAY)
 
 
 @pytest.mark.parametrize("source", ["draft", "replicate", "html"])
-def test_twenty_runs_at_once_on_one_state_folder_send_once(source: str, make_desk: Callable[..., Desk]) -> None:
+def test_twenty_runs_at_once_on_one_state_folder_send_once(
+    source: str, make_desk: Callable[..., Desk]
+) -> None:
     desk = make_desk(source, SENDONCE_LISTING_SECONDS="0")
     desk.prepare()
     processes = [desk.start(*SEND) for _ in range(MANY)]
@@ -68,7 +70,7 @@ def test_two_state_folders_that_share_nothing_send_once(
 # ------------------------------------------------------------------------------------ frozen past the lease (L3)
 
 
-FREEZES = {
+FREEZES: dict[str, dict[str, object] | None] = {
     "while it connects": {"on": "connect", "word": "slow:3"},
     "after its first read": {"on": "listing", "word": "slow:3"},
     "after its last read": {"on": "checklist", "word": "slow:3"},
@@ -82,8 +84,10 @@ def _freeze(desk: Desk, moment: str, folder: Path) -> subprocess.Popen[str]:
     """Start a run and stop it at that moment, a whole lease before anybody goes on."""
     sandbox, fault = desk.sandbox, FREEZES[moment]
     if fault is None:
-        sends = {"events": {"http.client.send"}, "part": "/actions/send"}
-        run = desk.start(*SEND, environ=signal_itself(folder / "hook", signal.SIGSTOP, **sends))
+        hook = signal_itself(
+            folder / "hook", signal.SIGSTOP, events={"http.client.send"}, part="/actions/send"
+        )
+        run = desk.start(*SEND, environ=hook)
         wait_until(lambda: has_stopped(run))
         return run
     sandbox.faults(fault)
@@ -92,7 +96,7 @@ def _freeze(desk: Desk, moment: str, folder: Path) -> subprocess.Popen[str]:
     if fault["on"] == "connect":
         wait_until(lambda: sandbox.state()["connections"] > connections)
     else:
-        wait_for_call(desk, fault["on"])
+        wait_for_call(desk, str(fault["on"]))
     run.send_signal(signal.SIGSTOP)
     wait_until(lambda: has_stopped(run))
     wait_until(lambda: bool(sandbox.calls()), what="its request, however slow")
@@ -179,7 +183,9 @@ def test_a_run_frozen_while_it_makes_the_campaign_does_not_put_its_own_in_place_
 # -------------------------------------------------------------------------------- operators in the middle of a run
 
 
-@pytest.mark.parametrize("command", [("ledger", "reset", "--date", DAY, "--yes"), ("ledger", "rebuild", "--yes")])
+@pytest.mark.parametrize(
+    "command", [("ledger", "reset", "--date", DAY, "--yes"), ("ledger", "rebuild", "--yes")]
+)
 @pytest.mark.parametrize("name", ["listing", "send"])
 def test_a_reset_or_rebuild_is_refused_for_now_while_a_run_is_at_work(
     name: str, command: tuple[str, ...], make_desk: Callable[..., Desk]
@@ -268,7 +274,9 @@ def test_the_lease_of_a_live_run_is_broken_only_by_force(make_desk: Callable[...
     check_sent_once(desk)
 
 
-def test_a_run_that_finds_another_at_work_is_no_success_and_says_who_in_one_line(make_desk: Callable[..., Desk]) -> None:
+def test_a_run_that_finds_another_at_work_is_no_success_and_says_who_in_one_line(
+    make_desk: Callable[..., Desk],
+) -> None:
     desk = make_desk(SENDONCE_TIMEOUT_SECONDS="60")
     desk.prepare()
     desk.sandbox.faults({"on": "send", "word": "slow:20"})

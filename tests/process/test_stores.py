@@ -413,6 +413,38 @@ def test_a_crash_at_any_call_leaves_the_old_ledger_or_the_new_one(
     assert all(crash["names"] == ["daily.json", "daily.json.bak", "daily.json.guard"] for crash in crashes)
 
 
+def test_a_file_is_on_the_disk_before_it_takes_its_place_and_its_folder_after(
+    state: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(path)
+    store = store_on(path)
+    page = store.load(DAY)
+    force, replace = os.fsync, os.replace
+    steps: list[tuple[str, int]] = []
+
+    def noted_force(descriptor: int) -> None:
+        force(descriptor)
+        steps.append(("forced", os.fstat(descriptor).st_ino))
+
+    def noted_replace(source: Path, target: Path) -> None:
+        steps.append(("placed", source.stat().st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_force)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    store.save(page, Batch(DAY, State.SKIPPED, reason="holiday"))
+
+    backup, new, folder = (found.stat().st_ino for found in (path.with_name("daily.json.bak"), path, state))
+    assert steps == [
+        ("forced", backup),
+        ("placed", backup),
+        ("forced", folder),
+        ("forced", new),
+        ("placed", new),
+        ("forced", folder),
+    ]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_during_a_write_takes_effect_after_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

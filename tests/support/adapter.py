@@ -60,6 +60,14 @@ class PatientClock:
         self.slept.append(seconds)
 
 
+class StoppedClock(PatientClock):
+    """One on which nothing but sleeping takes time."""
+
+    def monotonic(self) -> float:
+        """Seconds slept."""
+        return sum(self.slept)
+
+
 class Notes:
     """A witness port that keeps what it is told."""
 

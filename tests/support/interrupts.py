@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from support import tally
 from support.runs import DAY, kill, wait_until
 
 if TYPE_CHECKING:
+    import signal
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
@@ -43,7 +44,9 @@ sys.addaudithook(watch)
 """
 
 
-def signal_itself(folder: Path, number: signal.Signals, *, events: set[str], part: str, nth: int = 1) -> dict[str, str]:
+def signal_itself(
+    folder: Path, number: signal.Signals, *, events: set[str], part: str, nth: int = 1
+) -> dict[str, str]:
     """Environment in which a run gets a signal right before the nth thing that Python's audit `events` tell of.
 
     `part` must be in what the event tells. Audit events come before the system call that they are about.
@@ -81,12 +84,17 @@ def wait_for_call(desk: Desk, name: str, nth: int = 1) -> None:
     wait_until(lambda: len(desk.sandbox.calls(name)) >= nth, what=f"{name} number {nth}")
 
 
-def check_sent_once(desk: Desk, day: str = DAY) -> str:
-    """One delivery, a ledger that says which, a free lease, nothing left lying about; the campaign's id."""
+def check_sent_once(desk: Desk, day: str = DAY, *, is_fault_run: bool = True) -> str:
+    """One delivery, a ledger that says which, a free lease, nothing left lying about; the campaign's id.
+
+    Counted as one fault run, unless nothing was made to go wrong.
+    """
     key = f"Digest {day}"
     campaigns = desk.sandbox.state()["campaigns"]
     of_day = [c for c in campaigns if c["title"] == key or c["title"].startswith(f"{key} [")]
     mailed = [c["id"] for c in of_day for _ in range(c["sends_accepted"])]
+    if is_fault_run:
+        tally.add_judged("runs of the command", len(mailed))
     assert len(mailed) == 1, f"{len(mailed)} deliveries for {day}: {of_day}"
     record = desk.record(day)
     assert record["state"] == "sent", record

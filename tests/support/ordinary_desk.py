@@ -27,7 +27,9 @@ US = NOBODY if IS_ROOT else os.geteuid()
 """The user id of an ordinary desk's commands."""
 AS_US: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
 
-_UNUSED = shutil.ignore_patterns("test", "tests", "site-packages", "config-*", "idlelib", "lib2to3", "tkinter", "ensurepip")
+_UNUSED = shutil.ignore_patterns(
+    "test", "tests", "site-packages", "config-*", "idlelib", "lib2to3", "tkinter", "ensurepip"
+)
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,20 @@ class Python:
     def runs_for_us(self) -> bool:
         """Whether the ordinary user can run it, and finds the project and its packages."""
         command = [sys.executable, "-c", "import sendonce.cli, sendonce.adapters.mailchimp.api"]
-        how = {"env": {"PATH": "/usr/bin:/bin", **self.needs}, "cwd": "/", "stderr": subprocess.DEVNULL}
+        env = {"PATH": "/usr/bin:/bin", **self.needs}
         try:
-            return subprocess.run(command, executable=self.path, check=False, **how, **AS_US).returncode == 0
+            tried = subprocess.run(
+                command,
+                executable=self.path,
+                env=env,
+                cwd="/",
+                stderr=subprocess.DEVNULL,
+                check=False,
+                **AS_US,
+            )
         except OSError:
             return False
+        return tried.returncode == 0
 
 
 @contextmanager
@@ -67,7 +78,11 @@ def _linked_python(home: Path) -> Python:
         _link(str(file), str(home / file.relative_to(base)))
     library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
     shutil.copytree(base / library, home / library, copy_function=_link, ignore=_UNUSED)
-    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(sendonce.__file__).parents[1])}
+    packages = {
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        str(Path(sendonce.__file__).parents[1]),
+    }
     return Python(
         str(home / program.relative_to(base)),
         {
@@ -95,7 +110,9 @@ class OrdinaryDesk(Desk):
         self._python = python
         self.give()
 
-    def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, environ: Mapping[str, str] | None = None, **how: Any
+    ) -> subprocess.Popen[str]:
         """Start a command as that user."""
         environ = {**self._python.needs, **(environ or {})}
         return super().start(*arguments, environ=environ, executable=self._python.path, **AS_US, **how)

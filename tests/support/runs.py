@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from support.sandbox import API_KEY, LIST_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from support.sandbox import Sandbox
 
@@ -96,12 +96,17 @@ class Desk:
         if self.source == "draft":
             self.sandbox.add_draft(f"Digest {day}", list_id=LIST_ID)
 
-    def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
-        """Start a command as cron would: an empty environment, cwd /, no terminal, no standard input."""
+    def start(
+        self, *arguments: str, environ: Mapping[str, str] | None = None, under: Sequence[str] = (), **how: Any
+    ) -> subprocess.Popen[str]:
+        """Start a command as cron would: an empty environment, cwd /, no terminal, no standard input.
+
+        `under` is a command that runs the command: strace and its options, for example.
+        """
         clean = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin", **_coverage(), **(environ or {})}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         how = {**streams, "cwd": "/", **how}
-        command = [*COMMAND, "--env-file", str(self.env_file), *arguments]
+        command = [*under, *COMMAND, "--env-file", str(self.env_file), *arguments]
         return subprocess.Popen(command, env=clean, text=True, **how)
 
     def run(self, *arguments: str, environ: Mapping[str, str] | None = None, **how: Any) -> Ended:

@@ -249,11 +249,14 @@ class Made:
     is_undated: bool = False
     emails_sent: int | None = None
     deliveries: int = 0
-    blank_deliveries: int = 0
 
     @property
     def is_mailed(self) -> bool:
         return self.status in {"sending", "sent"}
+
+    @property
+    def is_blank(self) -> bool:
+        return not (self.content.html or self.content.plain_text)
 
 
 def spec_of(list_id: str = LIST, **settings: object) -> Spec:
@@ -269,6 +272,7 @@ class Account:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         self.campaigns: dict[str, Made] = {}
+        self.ever: dict[str, Made] = {}
         self.later: list[tuple[float, Callable[[], object]]] = []
         self.audience = 4812
         self.mailing_s = 0.0
@@ -290,7 +294,7 @@ class Account:
         made = Made(next(self._ids), title, self.now_s(), spec, status)
         for name, value in fields.items():
             setattr(made, name, value)
-        self.campaigns[made.id] = made
+        self.campaigns[made.id] = self.ever[made.id] = made
         if made.is_mailed:
             made.mailed_at_s, made.deliveries = self.now_s(), 1
             made.emails_sent = self.audience if made.emails_sent is None else made.emails_sent
@@ -299,10 +303,13 @@ class Account:
     def mail(self, made: Made) -> None:
         """Mail it now, and never again."""
         made.status, made.deliveries = "sending", made.deliveries + 1
-        made.blank_deliveries += not (made.content.html or made.content.plain_text)
         made.mailed_at_s, made.emails_sent = self.now_s(), self.audience
         made.shown_from_s = self.now_s() + self.status_lag_s
         self.tick()
+
+    def delete(self, made: Made) -> None:
+        """Take it away; that it was mailed, if it was, nobody can take back."""
+        del self.campaigns[made.id]
 
     def schedule(self, made: Made, at_s: float) -> None:
         made.status, made.scheduled_at_s = "schedule", at_s
@@ -339,7 +346,7 @@ class Account:
         made = Made(next(self._ids), self.keeps_title_as(title), self.now_s(), spec, content=Content())
         made.list_id = str(spec.recipients["list_id"])
         made.listed_from_s = self.now_s() + self.listing_lag_s
-        self.campaigns[made.id] = made
+        self.campaigns[made.id] = self.ever[made.id] = made
         return made
 
     def draft(self, campaign_id: str) -> Made:
@@ -396,8 +403,10 @@ def whole(at_s: float) -> datetime:
 class MemoryMailer:
     """Mailchimp as one run talks to it."""
 
-    def __init__(self, account: Account, disk: Disk, gate: Gate, *, date: str, list_id: str) -> None:
-        self._account, self._disk, self._gate = account, disk, gate
+    def __init__(
+        self, account: Account, disk: Disk, gate: Gate, *, run: str, date: str, list_id: str
+    ) -> None:
+        self._account, self._disk, self._gate, self._run = account, disk, gate, run
         self._day, self._list_id = date, list_id
         self._heard: tuple[datetime, float] | None = None
         self.posts: list[str] = []
@@ -479,10 +488,12 @@ class MemoryMailer:
     def send(self, campaign_id: str) -> Answer:
         self.posts.append(campaign_id)
         assert len(self.posts) == 1, "a second POST in one run"
-        ledger = self._disk.ledger
-        records = [ledger.batch(self._day), *ledger.forgotten(self._day)]
-        entries = [e for b in records for e in b.campaigns if e.id == campaign_id]
-        assert any(e.requested_at for e in entries), "a send, and no word of it on the disk"
+        batch = self._recorded()
+        main = batch.main
+        assert batch.state is State.SENDING, f"a send while {batch.state}"
+        assert main is not None
+        assert (main.id, main.gave_up_at) == (campaign_id, None), "a send of what is not on the disk"
+        assert main.requested_at is not None
         return self._ask("send", lambda: self._account.send(campaign_id))
 
     def _check_may_write(self, campaign_id: str) -> None:
@@ -493,6 +504,8 @@ class MemoryMailer:
         assert batch.state in {State.PLANNED, State.READY, State.REFUSED}, f"written while {batch.state}"
 
     def _recorded(self) -> Batch:
+        """The record of the date, for a request that changes something: the claim was checked right before it."""
+        assert self._disk.holder == self._run, "a request that changes something, and the claim is lost"
         return self._disk.ledger.batch(self._day)
 
 
@@ -590,7 +603,7 @@ class World:
 
     def deliveries(self, key: str = KEY) -> int:
         """How often the day went out."""
-        return sum(m.deliveries for m in self.account.campaigns.values() if belongs(m.title, key))
+        return sum(m.deliveries for m in self.account.ever.values() if belongs(m.title, key))
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and have happen what is due meanwhile, in its order."""
@@ -668,7 +681,7 @@ class Process:
         self._world, self.gate = world, gate
         if has_lease:
             disk.holder = name
-        self.mailer = MemoryMailer(world.account, disk, gate, date=day, list_id=world.list_id)
+        self.mailer = MemoryMailer(world.account, disk, gate, run=name, date=day, list_id=world.list_id)
         self.witness = Collector(gate)
         self.ports = Ports(
             store=MemoryStore(disk, name, gate),

@@ -738,6 +738,14 @@ def test_seconds_are_taken_up_to_their_limits_and_not_beyond(name: str, tmp_path
         assert f"seconds from {low} to {high}" in fault_of(GOOD, tmp_path, **{name: text})
 
 
+def test_a_deadline_within_a_lease_is_a_warning(tmp_path: Path) -> None:
+    """Such a run could not watch a foreign marker for a whole lease: it would end with 75 for ever."""
+    short = loaded(GOOD, tmp_path, SENDONCE_DEADLINE_SECONDS="60", SENDONCE_LEASE_SECONDS="60")
+    assert any("SENDONCE_DEADLINE_SECONDS (60) should be longer" in said for said in short.warnings)
+    long = loaded(GOOD, tmp_path, SENDONCE_DEADLINE_SECONDS="61", SENDONCE_LEASE_SECONDS="60")
+    assert not any("SENDONCE_DEADLINE_SECONDS" in said for said in long.warnings)
+
+
 @pytest.mark.parametrize(
     "text", ["nan", "inf", "-inf", "1e2", "1_0", "0x10", "10s", "٣٠", "3,5", "10.", ".5", "+10", "1" * 5000]
 )

@@ -228,11 +228,15 @@ class FileLease:
     def _try(self, lock: SoftFileLease, marker: _Marker | None) -> bool:
         from filelock import LeaseSettingsMismatch, Timeout  # noqa: PLC0415 - as above
 
+        from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - as above
+
         if marker is not None and marker.record is None:
             # filelock would give a cut record two seconds; it gets a whole lease, like everything else.
             return False
         try:
-            lock.acquire(blocking=False)
+            # filelock is not made for an exception at any of its lines: it would report a fault of its own
+            with undisturbed():
+                lock.acquire(blocking=False)
         except (Timeout, LeaseSettingsMismatch):
             return False
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from sendonce.core.errors import Stopped
@@ -51,6 +51,30 @@ def stop_on_signals() -> Iterator[Signals]:
         yield signals
     finally:
         signals.restore()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put off SIGTERM, SIGINT and SIGHUP until this is over: for what must not break off at just any line.
+
+    Python runs handlers in the main thread whichever thread the kernel picked, and the lease's heartbeat
+    leaves it a choice, so blocking the signals in this thread would not do: the handlers are put off.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    try:
+        with ExitStack() as stack:
+            for number in ENDING_SIGNALS:
+                handler = signal.getsignal(number)
+                if handler not in {signal.SIG_IGN, None}:
+                    stack.callback(signal.signal, number, handler)
+                    signal.signal(number, lambda received, _frame: came.append(received))
+            yield
+    finally:
+        for received in came:
+            signal.raise_signal(received)
 
 
 @contextmanager

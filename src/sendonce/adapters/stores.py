@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -227,8 +227,10 @@ class FileLedger:
         Resets, skipped dates and unknown fields of a readable ledger stay. One of another API host, or of a
         newer sendonce, is left where it is: StateUnusable.
         """
+        from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
+
         self.check_writable()
-        with self._guard(), _undisturbed():
+        with self._guard(), undisturbed():
             self._check_claim()
             old = self._bytes()
             data = self._taken_over(old).rebuilt(batches).dump()
@@ -268,8 +270,10 @@ class FileLedger:
     def _write(self, page: Page, ledger: Ledger) -> Page:
         with self._naming_the_place(self._read(page).data):
             data = ledger.dump()
+        from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
+
         self.check_writable()
-        with self._guard(), _undisturbed():
+        with self._guard(), undisturbed():
             self.check(page)
             old = self._read(page).data
             target = self._target()
@@ -456,30 +460,3 @@ def _force_folder(folder: Path) -> None:
             raise
     finally:
         os.close(fd)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Put off SIGTERM, SIGINT and SIGHUP until the write is done.
-
-    Python runs handlers in the main thread whichever thread the kernel picked, and the lease's heartbeat
-    leaves it a choice, so blocking the signals in this thread would not do: the handlers are put off.
-    """
-    import signal  # noqa: PLC0415 - not needed to find a date already sent
-    import threading  # noqa: PLC0415 - as above
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    try:
-        with ExitStack() as stack:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                handler = signal.getsignal(number)
-                if handler not in {signal.SIG_IGN, None}:
-                    stack.callback(signal.signal, number, handler)
-                    signal.signal(number, lambda received, _frame: came.append(received))
-            yield
-    finally:
-        for received in came:
-            signal.raise_signal(received)

@@ -277,10 +277,11 @@ class Run:
     def _build(self, campaign: Campaign, look: Look) -> Look:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
         spec = self._todays_spec()
-        self._store.check(self._known)
         try:
             if self._done.created_id != campaign.id:  # what this very run created has today's settings already
+                self._store.check(self._known)
                 self._mailer.write_settings(campaign.id, spec, campaign.title)
+            self._store.check(self._known)
             self._mailer.write_content(campaign.id, spec.content)
         except Refused:
             if (overtaken := self._look_if_overtaken()) is None:
@@ -333,9 +334,9 @@ class Run:
             recipients=campaign.recipient_count if campaign.recipient_count is not None else main.recipients,
         )
         self._write(replace(self._batch, state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
-        self._store.check(self._known)
-        self._posting, self._has_posted = entry, True
         self._witness.note("sending", campaign=campaign.id)
+        self._store.check(self._known)  # nothing comes between this and the POST: not even a line in the log
+        self._posting, self._has_posted = entry, True
         answer = self._mailer.send(campaign.id)
         self._witness.note("answered", answer=type(answer).__name__)
         match answer:

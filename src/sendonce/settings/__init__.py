@@ -216,6 +216,12 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
         reading.require(name, f"SENDONCE_SOURCE={source} needs it")
     lease_s = reading.seconds("SENDONCE_LEASE_SECONDS")
     lock_wait_s = reading.seconds("SENDONCE_LOCK_WAIT_SECONDS", lease_s + _LOCK_WAIT_OVER_LEASE_S)
+    deadline_s = reading.seconds("SENDONCE_DEADLINE_SECONDS")
+    if deadline_s <= lease_s:
+        warnings.append(
+            f"SENDONCE_DEADLINE_SECONDS ({deadline_s:g}) should be longer than SENDONCE_LEASE_SECONDS ({lease_s:g}): "
+            "a run so short can never take over what a run on another machine or in a container left behind."
+        )
     segment = reading.matching("SENDONCE_SEGMENT_ID", "[1-9][0-9]{0,11}", "the segment's number, as 12345")
     id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
     return Settings(
@@ -231,7 +237,7 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
         timeout_s=reading.seconds("SENDONCE_TIMEOUT_SECONDS"),
         settle_s=reading.seconds("SENDONCE_SETTLE_SECONDS"),
         listing_s=reading.seconds("SENDONCE_LISTING_SECONDS"),
-        deadline_s=reading.seconds("SENDONCE_DEADLINE_SECONDS"),
+        deadline_s=deadline_s,
         source=source,
         title=reading.pattern("SENDONCE_TITLE", must_identify_date=True),
         list_id=reading.matching("SENDONCE_LIST_ID", _ID_FORM, id_wanted),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -123,12 +124,13 @@ class Reading:
                 name, "is taken literally, so neither ~ nor $NAME becomes a folder; write the whole path"
             )
         elif value.text.startswith("/"):
-            return value.text
+            return _as_on_disk(value.text)
         elif value.folder is None:
             self.wrong(name, "is relative; a path must be absolute when set in the environment")
         else:
             folder = str(value.folder)
-            return f"{folder.replace('{', '{{').replace('}', '}}') if is_pattern else folder}/{value.text}"
+            folder = folder.replace("{", "{{").replace("}", "}}") if is_pattern else folder
+            return f"{folder}/{_as_on_disk(value.text)}"
         return ""
 
     def zone(self) -> str:
@@ -144,6 +146,11 @@ class Reading:
             else:
                 self.wrong(name, "cannot be looked up: this machine has no time zone data; install tzdata")
         return text
+
+
+def _as_on_disk(path: str) -> str:
+    """Return a path as this process must spell it: under an ASCII locale not every UTF-8 name is a path as it is."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def _is_zone_name(text: str) -> bool:

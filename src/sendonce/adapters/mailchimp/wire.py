@@ -7,6 +7,7 @@ looked at: the subclass below keeps the response itself, and `Wire.exchange` rea
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import ssl
@@ -85,6 +86,7 @@ class Wire:
     def __init__(self, base_url: str, api_key: str, *, timeout_s: float, user_agent: str) -> None:
         self._timeout_s = timeout_s
         self.client = _SafeClient(base_url, api_key, user_agent)
+        self._hide = _hiding(api_key)
 
     def exchange(
         self, call: Callable[[], object], *, within_s: float | None = None
@@ -102,7 +104,7 @@ class Wire:
                     return _no_reply(fault.text, attempt)
         if attempt.response is None:
             raise InvariantBroken("the Mailchimp client returned without a response")
-        return _reply(attempt.response)
+        return _reply(attempt.response, self._hide)
 
 
 class _Attempt:
@@ -307,8 +309,19 @@ class _Transport(HTTPAdapter):
         return {"http": PlainPool, "https": SecurePool}
 
 
-def _reply(response: requests.Response) -> Reply:
-    body, headers = response.content, response.headers
+def _hiding(api_key: str) -> Callable[[bytes], bytes]:
+    """Make a filter for what comes back: an error page of a gateway may repeat the request, key and all."""
+    header = base64.b64encode(f"user:{api_key}".encode()).rstrip(b"=")
+    secret = api_key.rpartition("-")[0].encode()
+
+    def hide(text: bytes) -> bytes:
+        return text.replace(header, b"...").replace(secret, b"...") if secret else text
+
+    return hide
+
+
+def _reply(response: requests.Response, hide: Callable[[bytes], bytes]) -> Reply:
+    body, headers = hide(response.content), response.headers
     # nobody reads the body of a 204, so that one is empty only if it announces none either
     announces_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip() != "0"
     is_odd = response.status_code == NO_CONTENT and announces_body
@@ -316,7 +329,7 @@ def _reply(response: requests.Response) -> Reply:
         status=response.status_code,
         json=_json(body),
         is_empty=not body and not is_odd,
-        content_type=headers.get("Content-Type", "").split(";")[0].strip(),
+        content_type=hide(headers.get("Content-Type", "").encode()).decode().split(";")[0].strip(),
         headers=headers,
     )
 
