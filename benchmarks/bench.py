@@ -66,7 +66,9 @@ def job(folder: Path, batches: int) -> list[str]:
 
 def seconds(command: list[str], environ: dict[str, str]) -> float:
     """The processor time of one run of a command, user and system: what else the machine does counts little."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environ) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environ
+    ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -96,7 +98,9 @@ def ratios(folder: Path) -> list[Ratio]:
 
 def main() -> int:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     # a cache of compiled modules as an installed package has it, in a place of our own
@@ -110,7 +114,13 @@ def main() -> int:
                 found = min(found, measure(ratio, rounds, environ))
             is_over = found > TOLERANCE * ratio.bound
             is_bad |= is_over
-            verdict = "TOO SLOW" if is_over else "ok" if found <= ratio.bound else "over the bound, within tolerance"
+            verdict = (
+                "TOO SLOW"
+                if is_over
+                else "ok"
+                if found <= ratio.bound
+                else "over the bound, within tolerance"
+            )
             print(f"{ratio.name:<40} {found:5.2f}  bound {ratio.bound:.2f}  {verdict}")
     return 1 if is_bad else 0
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support import tally
 from support.runs import Desk
 from support.sandbox import Sandbox

@@ -128,7 +128,10 @@ class _Group(_Command, click.Group):
     group_class = type
 
 
-@click.group(cls=_Group, epilog="Exit codes: 0 done, 1 refused, 2 wrong usage, 70 bug, 75 run again, 78 settings or ledger unusable.")
+@click.group(
+    cls=_Group,
+    epilog="Exit codes: 0 done, 1 refused, 2 wrong usage, 70 bug, 75 run again, 78 settings or ledger unusable.",
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Show the version and exit.",
               callback=lambda ctx, _, value: _say_and_leave(ctx, f"sendonce {__version__}") if value else None)
 @common
@@ -603,6 +606,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return leave.exit_code
     except click.Abort:
         return _shared.voice.fault("sendonce", Stopped("SIGINT"), "Interrupted. Nothing was changed.")
+    except click.exceptions.NoArgsIsHelpError as fault:
+        return _usage("", fault.ctx)
     except click.ClickException as fault:
         return _usage(fault.format_message(), fault.ctx if isinstance(fault, click.UsageError) else None)
     except WrongUsage as fault:
@@ -622,8 +627,11 @@ def _usage(message: str, ctx: click.Context | None) -> int:
     from sendonce.report import write
     from sendonce.settings.masking import readable
 
-    usage = f"{ctx.get_usage()}\n" if ctx is not None else ""
-    write(2, f"{usage}Error: {readable(message)}\n")
+    if ctx is not None and not message:
+        write(2, f"{ctx.get_help()}\n")
+    else:
+        usage = f"{ctx.get_usage()}\n" if ctx is not None else ""
+        write(2, f"{usage}Error: {readable(message)}\n")
     return int(ExitCode.WRONG_USAGE)
 
 

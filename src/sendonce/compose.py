@@ -53,13 +53,17 @@ class Job:
         today = self.today()
         day = today if text is None else parse_day(text, today)
         if day > today and not early:
-            raise WrongUsage(f"{day} is in the future (today is {today}, {self.settings.zone}). Say --early if it is meant.")
+            raise WrongUsage(
+                f"{day} is in the future (today is {today}, {self.settings.zone}). Say --early if it is meant."
+            )
         return day
 
     def ledger(self, claim: Claim | None = None) -> FileLedger:
         """The job's ledger; without a claim it can only be read."""
         path = self.settings.state / f"{self.settings.job}.json"
-        return FileLedger(path, job=self.settings.job, api=self.settings.api_host, claim=claim, clock=self.clock)
+        return FileLedger(
+            path, job=self.settings.job, api=self.settings.api_host, claim=claim, clock=self.clock
+        )
 
     def lease(self, wait_s: float | None = None) -> FileLease:
         """The job's lease, not taken yet."""
@@ -67,7 +71,9 @@ class Job:
 
         wait_s = self.settings.lock_wait_s if wait_s is None else wait_s
         path = self.settings.state / f"{self.settings.job}.lock"
-        return FileLease(path, lease_s=self.settings.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log)
+        return FileLease(
+            path, lease_s=self.settings.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log
+        )
 
 
 def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:
@@ -168,7 +174,9 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
         except Stopped as stop:
             text = f"{sent}; waiting for the end of delivery was ended by {stop.signal_name}."
             return replace(outcome, ending=Ending.TEMPORARY, message=text)
-    return replace(outcome, ending=Ending.TEMPORARY, message=f"{sent}; Mailchimp has not finished within 6 hours.")
+    return replace(
+        outcome, ending=Ending.TEMPORARY, message=f"{sent}; Mailchimp has not finished within 6 hours."
+    )
 
 
 def _finished(outcome: Outcome, emails_sent: int | None) -> Outcome:

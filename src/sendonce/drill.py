@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 READERS: Final = 100
 ZONE: Final = "UTC"
-LANES: Final = 4
+LANES: Final = 6
 """So many cells are at work at a time; most of each is waiting."""
 RERUNS_AT_MOST: Final = 12
 LONGEST_S: Final = 3.0

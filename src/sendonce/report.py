@@ -211,7 +211,12 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
     from rich.text import Text
 
     is_ascii = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-    table = Table(title=title or None, box=box.ASCII if is_ascii else box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(
+        title=title or None,
+        box=box.ASCII if is_ascii else box.SIMPLE_HEAD,
+        title_justify="left",
+        pad_edge=False,
+    )
     for name in columns:
         table.add_column(
             name,
@@ -241,7 +246,10 @@ def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
     if batch.reason:
         lines.append(f"  reason       {batch.reason}")
     for entry in batch.campaigns:
-        lines += [f'  campaign     {entry.id}  "{entry.title}"' + ("" if entry.role == "main" else f"  ({entry.role})")]
+        lines += [
+            f'  campaign     {entry.id}  "{entry.title}"'
+            + ("" if entry.role == "main" else f"  ({entry.role})")
+        ]
         times = (
             ("requested", entry.requested_at), ("gave up", entry.gave_up_at),
             ("sent", entry.sent_at), ("scheduled", entry.scheduled_for),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ALWAYS_ASKED = ("SENDONCE_TIMEZONE", "SENDONCE_STATE")
 
+
 def assignments(texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE flags as values. Raise WrongUsage for a malformed one, and for the key: arguments are public."""
     values: dict[str, str] = {}
@@ -59,7 +60,9 @@ def machine_zone() -> str:
         return ""
 
 
-def complete(values: dict[str, str], ask: Callable[[str, str], str] | None, proposed: Mapping[str, str]) -> None:
+def complete(
+    values: dict[str, str], ask: Callable[[str, str], str] | None, proposed: Mapping[str, str]
+) -> None:
     """Fill in what must be set and is not. `ask` gets a name and a proposal; None: nobody can be asked.
 
     Raise WrongUsage if something is missing and nobody can be asked.
@@ -109,7 +112,9 @@ def make_state(settings: Settings) -> bool:
     except FileExistsError:
         return False
     except OSError as fault:
-        raise StateUnusable(f"The state folder {settings.state} cannot be made ({fault.strerror}).") from fault
+        raise StateUnusable(
+            f"The state folder {settings.state} cannot be made ({fault.strerror})."
+        ) from fault
     return True
 
 

@@ -29,7 +29,7 @@ MADE_UP_KEY: Final = "thisisamadeupkeyforthesandbox-us1"
 RUN_LIMIT_S: Final = 60
 """A run ends itself after that (its deadline), so nothing here waits for one for ever."""
 ANSWER_S: Final = 20
-LOOK_S: Final = 0.02
+LOOK_S: Final = 0.03
 # -P: a file of ours called as a module of Python's, in whatever folder this is, must not be run
 PYTHON: Final = (sys.executable, "-P", "-m")
 COMMAND: Final = (*PYTHON, "sendonce")

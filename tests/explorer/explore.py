@@ -10,9 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from explorer.real import index_of
 from explorer.steps import Rulebook, Step
 from explorer.world import Budget, World, first
-
 from sendonce.core.model import State
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _bad_post(rulebook: Rulebook, before: World, step: Step) -> Iterator[str]:
         yield "a POST without requested_at on disk"
     is_alone = len(set(rulebook.budget.folders)) == 1
     if is_alone and not rulebook.budget.kinds & {"freeze", "restore"}:
-        camp = int(batch.main.id[2:], 16) if batch.main else 0
+        camp = index_of(batch.main.id) if batch.main else 0
         if not rulebook.is_settled(before, camp):
             yield "a POST within SETTLE of an unsettled one"
 

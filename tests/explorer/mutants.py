@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from explorer.world import NOW
-
 from sendonce.core.batch import Run
 from sendonce.core.model import Campaign, Entry, No, NotSent, Outcome, State
 

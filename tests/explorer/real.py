@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from explorer.world import DATE, KEY, LISTING_S, MADE, NOW, SETTLE_S, SPEC, TIMEOUT_S
-
 from sendonce.core.batch import Ports, Run
 from sendonce.core.decide import Rules
 from sendonce.core.errors import Temporary, Unusable
@@ -220,9 +219,18 @@ class Driver:
     """What real runs do, for one source, remembered by history."""
 
     def __init__(
-        self, source: Source, *, run: type[Run] = Run, listing_s: float = LISTING_S, settle_s: float = SETTLE_S
+        self,
+        source: Source,
+        *,
+        run: type[Run] = Run,
+        listing_s: float = LISTING_S,
+        settle_s: float = SETTLE_S,
     ) -> None:
-        self._source, self._run, self._seen = source, run, dict[tuple[int, tuple[object, ...]], Call | Ended]()
+        self._source, self._run, self._seen = (
+            source,
+            run,
+            dict[tuple[int, tuple[object, ...]], Call | Ended](),
+        )
         self._rules = Rules(
             job="daily", date=DATE, zone=UTC, source=source, title_key=KEY, list_id="",
             settle_s=settle_s, listing_s=listing_s, timeout_s=TIMEOUT_S,
@@ -280,7 +288,7 @@ def id_of(index: int) -> str:
 
 def index_of(campaign_id: str) -> int:
     """The campaign that an id belongs to."""
-    return int(campaign_id[2:], 16)
+    return int(campaign_id.removeprefix("c0"), base=16)
 
 
 def is_settled_state(batch: Batch) -> bool:

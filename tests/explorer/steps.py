@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from explorer.real import Call, Driver, Ended, Fails, Shown, canonical, id_of, index_of, is_settled_state
 from explorer.world import BLANK, CONTENT, KEY, LONG_AGO, NOW, Budget, Camp, Proc, World, put, with_camp
-
 from sendonce.core.dates import belongs
 from sendonce.core.errors import ClaimLost, NoAnswer, Refused
 from sendonce.core.model import Accepted, Batch, Content, No, NotSent, Page, State, Unclear
@@ -65,7 +64,9 @@ class Rulebook:
                 if may_start and not is_settled_state(world.ledgers[folder][0]):
                     number = world.started + 1
                     started = world._replace(started=number)
-                    yield Step("start", f"{name(index)} starts", self._with(started, index, Proc("lease", number)))
+                    yield Step(
+                        "start", f"{name(index)} starts", self._with(started, index, Proc("lease", number))
+                    )
             case "lease":
                 yield from self._acquires(world, index, folder)
             case _:
@@ -103,7 +104,9 @@ class Rulebook:
 
         match call.what:
             case "load":
-                yield go(world, f"reads the ledger: {_told(world.ledgers[folder][0])}", self._page(world, folder))
+                yield go(
+                    world, f"reads the ledger: {_told(world.ledgers[folder][0])}", self._page(world, folder)
+                )
             case "save" | "check":
                 if not self._is_current(world, index, call):
                     yield go(world, f"{call.what}: claim lost or ledger changed", Fails(ClaimLost))
@@ -139,9 +142,13 @@ class Rulebook:
             yield go(world, f"may not write to campaign {index}", Fails(Refused, "400."))
             return
         if call.what == "write_settings":
-            yield go(with_camp(world, index, camp._replace(has_settings=True)), f"writes settings of {index}", None)
+            yield go(
+                with_camp(world, index, camp._replace(has_settings=True)), f"writes settings of {index}", None
+            )
         else:
-            yield go(with_camp(world, index, camp._replace(has_content=True)), f"writes content of {index}", None)
+            yield go(
+                with_camp(world, index, camp._replace(has_content=True)), f"writes content of {index}", None
+            )
 
     def _creates(self, world: World, title: str, go: _Go) -> Iterator[Step]:
         number = len(world.camps)
@@ -169,7 +176,9 @@ class Rulebook:
             yield go(mailed, f"{post}: accepted, answer lost", UNCLEAR, 1)
             yield go(world, f"{post}: no effect, answer lost", UNCLEAR, 1)
         if self.may(world, "lost", "statlag"):
-            yield go(mail(world, index, is_stale=True), f"{post}: accepted, answer lost, reads lag", UNCLEAR, 2)
+            yield go(
+                mail(world, index, is_stale=True), f"{post}: accepted, answer lost, reads lag", UNCLEAR, 2
+            )
         if self.may(world, "late"):
             yield go(fly(world, ("send", index, "")), f"{post}: no answer, effect later", UNCLEAR, 1)
         if self.may(world, "no"):
@@ -184,7 +193,6 @@ class Rulebook:
 
     def _dated(self, world: World, batch: Batch) -> Batch:
         """The record with its times: long ago if the send is settled, this moment if it is not."""
-
         entries = []
         for entry in batch.campaigns:
             at = LONG_AGO if self.is_settled(world, index_of(entry.id)) else NOW
@@ -280,9 +288,15 @@ class Rulebook:
                 yield Step("env", f"a late send of campaign {index} comes to nothing", left)
         for i, camp in enumerate(world.camps):
             if camp.is_stale:
-                yield Step("env", f"reads show campaign {i} as it is", with_camp(world, i, camp._replace(is_stale=False)))
+                yield Step(
+                    "env",
+                    f"reads show campaign {i} as it is",
+                    with_camp(world, i, camp._replace(is_stale=False)),
+                )
             if not camp.is_listed and camp.status != "gone":
-                yield Step("env", f"listings show campaign {i}", with_camp(world, i, camp._replace(is_listed=True)))
+                yield Step(
+                    "env", f"listings show campaign {i}", with_camp(world, i, camp._replace(is_listed=True))
+                )
             if camp.status == "schedule":
                 yield Step("env", f"scheduled campaign {i} goes out", mail(world, i))
 
@@ -330,14 +344,24 @@ class Rulebook:
         if "new" in acts and not of_day and world.camps:
             made = create(less, KEY, is_listed=True)
             last = made.camps[-1]._replace(has_content=True)
-            yield Step("human", "a person makes a campaign of the name", made._replace(camps=(*made.camps[:-1], last)))
+            yield Step(
+                "human",
+                "a person makes a campaign of the name",
+                made._replace(camps=(*made.camps[:-1], last)),
+            )
         for folder, (batch, forgotten) in enumerate(world.ledgers):
             is_free = world.leases[folder] == -1
             if "reset" in acts and is_free and batch.state not in {State.NONE, State.SENT}:
                 reset = (BLANK, (*forgotten, canonical(batch)))
-                yield Step("human", f"ledger {folder} is reset", less._replace(ledgers=put(world.ledgers, folder, reset)))
+                yield Step(
+                    "human",
+                    f"ledger {folder} is reset",
+                    less._replace(ledgers=put(world.ledgers, folder, reset)),
+                )
             if "break" in acts and not is_free:
-                yield Step("human", f"lock {folder} is broken", less._replace(leases=put(world.leases, folder, -1)))
+                yield Step(
+                    "human", f"lock {folder} is broken", less._replace(leases=put(world.leases, folder, -1))
+                )
 
 
 class _Go(Protocol):
@@ -384,5 +408,8 @@ def _told(batch: object) -> str:
     if not isinstance(batch, Batch):
         raise NotImplementedError
     main = batch.main
-    return batch.state.value + (f" campaign {int(main.id[2:], 16)}" if main else "") + (" + nonce" if batch.nonce else "")
-
+    return (
+        batch.state.value
+        + (f" campaign {index_of(main.id)}" if main else "")
+        + (" + nonce" if batch.nonce else "")
+    )

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pytest
+
 from explorer import mutants
 from explorer.explore import Found, explore
 from explorer.real import Driver
 from explorer.steps import Rulebook
 from explorer.world import ALL_KINDS, Budget
-
 from sendonce.core.batch import Run
 from sendonce.core.model import Source
 
@@ -31,7 +31,9 @@ SMALL = (
     Budget("html: two folders", HTML, folders=(0, 1), faults=0, runs=3),
 )
 PEOPLE = tuple(
-    Budget(f"{source}: a person, {' and '.join(acts)}", source, faults=1, runs=3, human=2, acts=frozenset(acts))
+    Budget(
+        f"{source}: a person, {' and '.join(acts)}", source, faults=1, runs=3, human=2, acts=frozenset(acts)
+    )
     for source in (DRAFT, HTML)
     for acts in (("send",), ("schedule",), ("delete", "new"), ("reset",))
 )
@@ -54,7 +56,9 @@ LARGE = (
 )
 
 
-def explored(budget: Budget, driver: Driver | None = None, *, compares: bool = True, at_most: int = 400_000) -> Found:
+def explored(
+    budget: Budget, driver: Driver | None = None, *, compares: bool = True, at_most: int = 400_000
+) -> Found:
     rulebook = Rulebook(budget, driver or Driver(budget.source), compares=compares)
     found = explore(rulebook, at_most=at_most, stop_at_first=True)
     print(found)
@@ -91,11 +95,23 @@ NO_RECORD = "a POST without requested_at on disk"
 TOO_SOON = "a POST within SETTLE of an unsettled one"
 LIED = "a run says that nothing was sent, and its POST may have been accepted"
 MUTANTS = [
-    ("no compare-and-set", Budget("", HTML, faults=2, kinds=SHARED), Run, {"compares": False}, {NO_RECORD, TWICE}),
+    (
+        "no compare-and-set",
+        Budget("", HTML, faults=2, kinds=SHARED),
+        Run,
+        {"compares": False},
+        {NO_RECORD, TWICE},
+    ),
     ("no LISTING", Budget("", HTML, folders=(0, 1), faults=1, runs=2), Run, {"listing_s": NEVER}, {TWICE}),
     ("record after send", Budget("", DRAFT, faults=1), mutants.RecordsAfterSend, {}, {NO_RECORD}),
     ("skip the read", Budget("", HTML, faults=1, runs=2), mutants.SkipsTheRead, {}, {TWICE}),
-    ("unclear is failed", Budget("", DRAFT, faults=1, kinds=ONE_BY_ONE), mutants.TakesUnclearForFailed, {}, {TOO_SOON}),
+    (
+        "unclear is failed",
+        Budget("", DRAFT, faults=1, kinds=ONE_BY_ONE),
+        mutants.TakesUnclearForFailed,
+        {},
+        {TOO_SOON},
+    ),
     ("unclear is refused", Budget("", DRAFT, faults=1), mutants.SaysNotSent, {}, {LIED}),
     ("SETTLE 0", Budget("", DRAFT, faults=1, kinds=ONE_BY_ONE), Run, {"settle_s": NEVER}, {TOO_SOON}),
     ("create twice", Budget("", HTML, folders=(0, 1), faults=0, runs=2), mutants.CreatesTwice, {}, {TWICE}),

@@ -33,7 +33,12 @@ class Account:
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """One request; status and JSON (None if there is none)."""
         answer = requests.request(
-            method, f"{self.base_url}{path}", json=body, auth=("user", self.key), timeout=130, allow_redirects=False
+            method,
+            f"{self.base_url}{path}",
+            json=body,
+            auth=("user", self.key),
+            timeout=130,
+            allow_redirects=False,
         )
         try:
             return answer.status_code, answer.json()
@@ -107,7 +112,9 @@ def two_sends_at_once(account: Account) -> str:
         answers = [told(a) for a in pool.map(account.send, [made["id"]] * 2)]
     account.wait(lambda: account.status(made["id"]) == "sent")
     _, found = account.ask("GET", f"/campaigns/{made['id']}?fields=emails_sent")
-    return f"{answers[0]} and {answers[1]}; emails_sent {found['emails_sent']} for {account.members()} members"
+    return (
+        f"{answers[0]} and {answers[1]}; emails_sent {found['emails_sent']} for {account.members()} members"
+    )
 
 
 def listing_lag(account: Account) -> str:

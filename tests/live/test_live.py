@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+
 from live.questions import MEMBERS_AT_MOST, QUESTIONS, Account, told
 from support.sandbox import API_KEY, LIST_ID, Sandbox
 

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.cases import case_desk, holds, run_once, shows_nothing_of, together
 from support.runs import DAY, Desk, kill, wait_until
 from support.sandbox import Sandbox
@@ -26,8 +27,30 @@ if TYPE_CHECKING:
     from support.runs import Ended
 
 NO_BODY = ("503empty", "502noct", "500emptyjson", "500badjson", "403bare")
-UNCLEAR_ERRORS = ("500json", "502html", "504html", "503bare", "503:1", "408json", "400html", "404bare", "407html", "451noct")
-UNCLEAR_SUCCESSES = ("200", "200html", "200empty", "200badjson", "201", "202html", "301html", "302html", "307bare", "308json")
+UNCLEAR_ERRORS = (
+    "500json",
+    "502html",
+    "504html",
+    "503bare",
+    "503:1",
+    "408json",
+    "400html",
+    "404bare",
+    "407html",
+    "451noct",
+)
+UNCLEAR_SUCCESSES = (
+    "200",
+    "200html",
+    "200empty",
+    "200badjson",
+    "201",
+    "202html",
+    "301html",
+    "302html",
+    "307bare",
+    "308json",
+)
 BROKEN_OFF = ("reset-before", "close-before", "stall-before")
 LOST_AFTER_EFFECT = (
     *("accept-hang", "accept-reset", "close-after", "garbage", "late:0.5", "drip:1"),
@@ -42,7 +65,9 @@ def requests_of_day(sandbox: Sandbox) -> list[str]:
     return [str(call["name"]) for call in sandbox.calls()]
 
 
-def each(tmp_path: Path, words: tuple[str, ...], story: Callable[[Desk, str], None], *, source: str = "draft") -> None:
+def each(
+    tmp_path: Path, words: tuple[str, ...], story: Callable[[Desk, str], None], *, source: str = "draft"
+) -> None:
     """Tell the same story with every word at once, each with a desk and a sandbox of its own."""
 
     def one(word: str) -> None:
@@ -489,7 +514,7 @@ class Parrot(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *arguments: object) -> None:
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as the base class has it
         """Keep silent."""
 
 

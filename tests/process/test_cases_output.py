@@ -13,18 +13,20 @@ import signal
 import socket
 import stat
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pytest
+
 from support.cases import case_desk, holds, run_once, shows_nothing_of, the_object, together
 from support.runs import COMMAND, DAY, Desk, Ended, wait_until
-from support.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from support.sandbox import Sandbox
 
 LOOKING = (["ledger", "list"], ["ledger", "show", DAY], ["lock", "status"])
 
@@ -47,14 +49,18 @@ def shell(desk: Desk, script: str, *arguments: str, environ: Mapping[str, str] |
     """Run a shell script in which `"$@"` is sendonce with these arguments."""
     command = ["/bin/bash", "-c", script, "bash", *COMMAND, "--env-file", str(desk.env_file), *arguments]
     clean = {"HOME": str(desk.folder), "PATH": "/usr/bin:/bin", **(environ or {})}
-    done = subprocess.run(command, env=clean, cwd="/", text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=clean, cwd="/", text=True, capture_output=True, timeout=60, check=False
+    )
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
 # ----------------------------------------------------------------------------------------------- C1: the crontab line
 
 
-@pytest.mark.parametrize("arguments", [["send-batch", "--date", DAY], *LOOKING, ["ledger", "reset", "--date", DAY]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["send-batch", "--date", DAY], *LOOKING, ["ledger", "reset", "--date", DAY]], ids=" ".join
+)
 def test_standard_input_is_never_read(desk: Desk, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"yes\n")
@@ -68,7 +74,13 @@ def test_standard_input_is_never_read(desk: Desk, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "faults", ["post=accept-503empty get=503empty after=send", "post=503empty", "post=accept-reset get=200html after=send", "post=429"]
+    "faults",
+    [
+        "post=accept-503empty get=503empty after=send",
+        "post=503empty",
+        "post=accept-reset get=200html after=send",
+        "post=429",
+    ],
 )
 def test_a_crontab_line_that_tries_again_after_a_75_sends_once_at_the_most(desk: Desk, faults: str) -> None:
     desk.sandbox.faults(faults)
@@ -135,7 +147,9 @@ def test_paths_of_bytes_that_are_no_text_are_used_and_escaped(
 
 
 @pytest.mark.parametrize("environ", [{}, ASCII[0]], ids=str)
-def test_json_is_ascii_whatever_the_terminal_knows(tmp_path: Path, sandbox: Sandbox, environ: dict[str, str]) -> None:
+def test_json_is_ascii_whatever_the_terminal_knows(
+    tmp_path: Path, sandbox: Sandbox, environ: dict[str, str]
+) -> None:
     desk = case_desk(tmp_path / "desk", sandbox, SENDONCE_TITLE="Caf\u00e9 \u2713 {date}")
     sandbox.add_draft(f"Caf\u00e9 \u2713 {DAY}")
     ended = desk.send("--json", environ=environ)
@@ -158,7 +172,11 @@ def test_what_comes_from_outside_cannot_drive_the_terminal_or_forge_a_line(desk:
         assert "\x1b" not in text
         assert "\x07" not in text
         assert "\u202e" not in text
-    assert not [line for line in log.splitlines() if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ run=[0-9a-f]{8} ", line)]
+    assert not [
+        line
+        for line in log.splitlines()
+        if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ run=[0-9a-f]{8} ", line)
+    ]
     holds(desk, first, second)
 
 
@@ -181,16 +199,19 @@ def full_disk() -> Iterator[IO[str]]:
         yield full
 
 
+def fill(pipe: int) -> None:
+    """Write into a pipe that does not wait until it takes no more."""
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b" " * 65536)
+
+
 @contextmanager
 def full_pipe() -> Iterator[IO[str]]:
     """A pipe that takes no more and does not wait."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    try:
-        while True:
-            os.write(writing, b" " * 65536)
-    except BlockingIOError:
-        pass
+    fill(writing)
     with os.fdopen(writing, "w") as pipe:
         try:
             yield pipe
@@ -223,7 +244,9 @@ def test_closed_descriptors_get_no_file_of_ours_in_their_place(desk: Desk, close
     assert (first.code, desk.deliveries(), desk.record()["state"]) == (0, 1, "sent")
     assert json.loads(desk.ledger_file.read_text())["version"] == 1
     log = (desk.folder / "run.log").read_text()
-    assert not [line for line in log.splitlines() if " run=" not in line], "something else was written into the log"
+    assert not [line for line in log.splitlines() if " run=" not in line], (
+        "something else was written into the log"
+    )
     assert ("1" in closed) == (first.out == "")
     second = run_once(desk)
     assert (second.code, desk.sandbox.sends()) == (0, 1)
@@ -237,7 +260,14 @@ HELP = (["--help"], ["--version"], ["send-batch", "--help"], ["ledger", "--help"
 def test_no_command_ends_otherwise_because_its_output_cannot_be_written(desk: Desk, kind: str) -> None:
     desk.send()
     wrong = [["send-batch", "--date", ""], ["nonsense"], ["--env-file", "/nowhere/.env", "send-batch"]]
-    commands = [*LOOKING, *([*look, "--json"] for look in LOOKING), ["ledger", "list", "--csv"], ["ledger", "verify"], *HELP, *wrong]
+    commands = [
+        *LOOKING,
+        *([*look, "--json"] for look in LOOKING),
+        ["ledger", "list", "--csv"],
+        ["ledger", "verify"],
+        *HELP,
+        *wrong,
+    ]
 
     def code_of(command: list[str]) -> tuple[int, int]:
         spoken = desk.run(*command)
@@ -251,7 +281,9 @@ def test_no_command_ends_otherwise_because_its_output_cannot_be_written(desk: De
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_run_that_fails_keeps_its_code_and_its_record_though_nothing_can_be_said(bare: Desk, kind: str) -> None:
+def test_a_run_that_fails_keeps_its_code_and_its_record_though_nothing_can_be_said(
+    bare: Desk, kind: str
+) -> None:
     with BROKEN[kind]() as out, BROKEN[kind]() as err:
         refused = bare.send(stdout=out, stderr=err)
         bare.sandbox.faults("get=503bare")
@@ -313,7 +345,15 @@ def odd_log(desk: Desk, kind: str) -> Path:
 
 
 ODD_LOGS = (
-    *("full disk", "folder", "missing folder", "below a file", "FIFO nobody reads", "socket", "name too long"),
+    *(
+        "full disk",
+        "folder",
+        "missing folder",
+        "below a file",
+        "FIFO nobody reads",
+        "socket",
+        "name too long",
+    ),
     "link in a circle",
 )
 
@@ -342,9 +382,7 @@ def test_a_log_that_is_a_fifo_whose_reader_does_not_keep_up_does_not_hold_the_ru
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     writing = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(BlockingIOError):
-            while True:
-                os.write(writing, b" " * 65536)
+        fill(writing)
         desk.write_env(SENDONCE_LOG_FILE=str(path))
         ended = run_once(desk)
     finally:
@@ -398,7 +436,9 @@ def test_a_quiet_run_says_nothing_when_all_is_well(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("status", ["sending", "sent", "schedule"])
-def test_a_quiet_run_says_nothing_of_what_others_have_sent_or_scheduled_in_time(bare: Desk, status: str) -> None:
+def test_a_quiet_run_says_nothing_of_what_others_have_sent_or_scheduled_in_time(
+    bare: Desk, status: str
+) -> None:
     more = {"send_time": f"{DAY}T09:00:00+00:00"} if status == "schedule" else {"emails_sent": 5}
     bare.sandbox.add_draft(f"Digest {DAY}", status=status, **more)
     first, second = quietly(bare), quietly(bare)
@@ -538,8 +578,17 @@ def test_with_json_every_command_prints_one_object(desk: Desk, is_quiet: bool) -
     desk.send()
     commands = (
         *LOOKING,
-        *(["ledger", "verify"], ["lock", "break"], ["ledger", "show", "2026-01-01"], ["ledger", "list", "--since", "2027-01-01"]),
-        *(["ledger", "rebuild", "--yes"], ["ledger", "reset", "--date", DAY, "--yes"], ["ledger", "reset", "--date", "2026-01-01", "--yes"]),
+        *(
+            ["ledger", "verify"],
+            ["lock", "break"],
+            ["ledger", "show", "2026-01-01"],
+            ["ledger", "list", "--since", "2027-01-01"],
+        ),
+        *(
+            ["ledger", "rebuild", "--yes"],
+            ["ledger", "reset", "--date", DAY, "--yes"],
+            ["ledger", "reset", "--date", "2026-01-01", "--yes"],
+        ),
     )
     for command in commands:
         ended = desk.run("--json", *(["-q"] if is_quiet else []), *command)
@@ -579,25 +628,35 @@ def test_with_json_a_run_past_its_deadline_prints_one_object(desk: Desk) -> None
     holds(desk, ended)
 
 
-WRONG = (
+WRONG: tuple[list[str], ...] = (
     ["-v", "-q", "send-batch"], ["send-batch", "-v", "-q"], ["-q", "ledger", "list", "-v"], ["-v", "-q", "lock", "status"],
     ["send-batch", "--nonsense"], ["--nonsense", "send-batch"], ["send-batch", "-x"], ["nonsense"], ["ledger", "nonsense"],
     ["send-batch", "extra"], ["send-batch", "--date"], ["--job", "Not/A/Job", "send-batch"], ["--job", "", "send-batch"],
     ["send-batch", "--dry-run", "--wait"], ["ledger", "reset"], ["ledger", "reset", "--date", DAY], ["ledger", "list", "--state", "lost"],
-    ["send-batch", "--json=yes"], ["send-batch", "--date", "2026-13-01"], ["sendbatch"],
+    [], ["send-batch", "--json=yes"], ["send-batch", "--date", "2026-13-01"], ["sendbatch"],
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("is_json", [False, True], ids=["plain", "JSON"])
 def test_wrong_usage_is_2_with_nothing_on_standard_output_and_nothing_done(desk: Desk, is_json: bool) -> None:
     def wrong(arguments: list[str]) -> Ended:
-        return desk.run(*arguments, *(["--json"] if is_json and arguments[:1] != ["nonsense"] else []))
+        return desk.run(*(["--json"] if is_json else []), *arguments)
 
     for arguments, ended in zip(WRONG, together(WRONG, wrong), strict=True):
         assert (ended.code, ended.out) == (2, ""), (shlex.join(arguments), ended)
         assert "Error: " in ended.err
     assert desk.sandbox.calls() == []
     assert list(desk.state.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["ledger"], ["lock"]], ids=str)
+def test_a_group_without_a_command_shows_its_help_and_that_is_wrong_usage(
+    bare: Desk, arguments: list[str]
+) -> None:
+    ended = bare.run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: sendonce")
+    assert "\nCommands:\n" in ended.err
 
 
 # -------------------------------------------------------------------------------------------- which stream, which code
@@ -608,7 +667,15 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(des
     ended = run_once(desk, "-v")
     assert ended.out.startswith("Sent: ")
     assert ended.out.count("\n") == 1
-    for event in ("started ", "lease taken ", "looked ", "sending ", "recorded state=sent", "ended outcome=sent", "Warning: "):
+    for event in (
+        "started ",
+        "lease taken ",
+        "looked ",
+        "sending ",
+        "recorded state=sent",
+        "ended outcome=sent",
+        "Warning: ",
+    ):
         assert event in ended.err
     plain = run_once(desk)
     assert "Warning: " in plain.err
@@ -629,7 +696,10 @@ def test_a_dry_run_ends_as_the_run_would_and_does_nothing(bare: Desk, code: int)
 
 @pytest.mark.parametrize("manner", [["-v"], ["--json"], ["-v", "--json"]], ids=" ".join)
 def test_no_command_shows_the_key(desk: Desk, manner: list[str]) -> None:
-    ends = [desk.run(*manner, *arguments) for arguments in (["send-batch", "--date", DAY], *LOOKING, ["ledger", "verify"])]
+    ends = [
+        desk.run(*manner, *arguments)
+        for arguments in (["send-batch", "--date", DAY], *LOOKING, ["ledger", "verify"])
+    ]
     assert {e.code for e in ends} == {0}
     shows_nothing_of(desk.values["MAILCHIMP_API_KEY"], *(e.all for e in ends), folder=desk.folder)
     arguments = Path("/proc/self/cmdline").read_bytes()

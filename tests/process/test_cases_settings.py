@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+
 from support.cases import KEY, case_desk, holds, run_once, together
 from support.runs import COMMAND, DAY, Desk, Ended
 from support.sandbox import Sandbox
@@ -79,7 +80,9 @@ def files_of(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def is_unusable(desk: Desk, *said: str, environ: Mapping[str, str] | None = None, looks: bool = False) -> Ended:
+def is_unusable(
+    desk: Desk, *said: str, environ: Mapping[str, str] | None = None, looks: bool = False
+) -> Ended:
     """Run, and check that it ends with 78 before it makes a file or a connection; what it said holds all of `said`."""
     before = files_of(desk.folder)
     ended = desk.send(environ=environ)
@@ -161,7 +164,9 @@ def listener() -> Iterator[tuple[int, list[bytes]]]:
                 with connection:
                     connection.settimeout(5)
                     came.append(connection.recv(4096))
-                    connection.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    connection.sendall(
+                        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -308,7 +313,9 @@ def test_two_runs_from_two_folders_at_once_meet_at_one_lock(relative: Desk, tmp_
     holds(relative, *ends)
 
 
-def test_paths_start_where_the_env_file_lies_when_it_is_named_by_a_link(relative: Desk, tmp_path: Path) -> None:
+def test_paths_start_where_the_env_file_lies_when_it_is_named_by_a_link(
+    relative: Desk, tmp_path: Path
+) -> None:
     link = tmp_path / "a" / "daily.env"
     link.symlink_to(relative.env_file)
     relative.env_file = link
@@ -338,7 +345,9 @@ def test_a_relative_path_in_the_environment_has_no_place_to_start_from(idle: Des
 
 
 @pytest.mark.parametrize("value", ["~/state", "$HOME/state", "${HOME}/state", "$(pwd)/state"])
-def test_a_path_is_taken_literally_and_one_that_a_shell_would_change_is_a_fault(idle: Desk, value: str) -> None:
+def test_a_path_is_taken_literally_and_one_that_a_shell_would_change_is_a_fault(
+    idle: Desk, value: str
+) -> None:
     idle.write_env(SENDONCE_STATE=value)
     is_unusable(idle, "SENDONCE_STATE", value)
 
@@ -351,20 +360,28 @@ def test_a_state_folder_that_does_not_exist_is_not_made(idle: Desk) -> None:
 # ------------------------------------------------------------------------- where the .env is, and what it looks like
 
 
-def run_without_env_file(desk: Desk, cwd: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Ended:
+def run_without_env_file(
+    desk: Desk, cwd: Path, *arguments: str, environ: Mapping[str, str] | None = None
+) -> Ended:
     """Run without --env-file, from a folder."""
     clean = {"HOME": str(desk.folder), "PATH": "/usr/bin:/bin", **(environ or {})}
     command = [*COMMAND, *arguments, "send-batch", "--date", DAY]
-    done = subprocess.run(command, env=clean, cwd=cwd, text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=clean, cwd=cwd, text=True, capture_output=True, timeout=60, check=False
+    )
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_the_env_file_is_the_one_named_by_flag_else_by_environment_else_the_one_here(desk: Desk, tmp_path: Path) -> None:
+def test_the_env_file_is_the_one_named_by_flag_else_by_environment_else_the_one_here(
+    desk: Desk, tmp_path: Path
+) -> None:
     good, bad = desk.env_file, desk.folder / "bad.env"
     bad.touch(mode=0o600)
     bad.write_text("SENDONCE_TIMEZONE=Mars/Olympus\n")
     here = desk.folder
-    by_flag = run_without_env_file(desk, tmp_path, "--env-file", str(good), environ={"SENDONCE_ENV_FILE": str(bad)})
+    by_flag = run_without_env_file(
+        desk, tmp_path, "--env-file", str(good), environ={"SENDONCE_ENV_FILE": str(bad)}
+    )
     by_name = run_without_env_file(desk, tmp_path, environ={"SENDONCE_ENV_FILE": str(good)})
     by_place = run_without_env_file(desk, here)
     relative_flag = run_without_env_file(desk, tmp_path, "--env-file", "desk/.env")
@@ -432,7 +449,9 @@ def test_an_env_file_of_any_usual_form_is_read(desk: Desk, form: str) -> None:
     holds(desk, ended)
 
 
-@pytest.mark.parametrize("title", ["Digest $HOME {date}", "Digest $USER's {date}", "Digest %(x)s {date}", 'Digest "no" {date}'])
+@pytest.mark.parametrize(
+    "title", ["Digest $HOME {date}", "Digest $USER's {date}", "Digest %(x)s {date}", 'Digest "no" {date}']
+)
 def test_values_are_taken_literally_and_nothing_is_put_in_for_a_dollar_sign(desk: Desk, title: str) -> None:
     write_lines(desk, "SENDONCE_TITLE='" + title.replace("'", "\\'") + "'", without=("SENDONCE_TITLE",))
     campaign = desk.sandbox.add_draft(title.replace("{date}", DAY))
@@ -466,7 +485,9 @@ def test_a_line_that_cannot_be_read_is_a_fault_with_file_and_line_and_never_a_de
 ) -> None:
     line = MALFORMED[kind].replace("{state}", str(desk.state))
     number = line_of_next(desk, without=("SENDONCE_STATE",)) + above
-    write_lines(desk, *["" if n % 2 else "# a comment" for n in range(above)], line, without=("SENDONCE_STATE",))
+    write_lines(
+        desk, *["" if n % 2 else "# a comment" for n in range(above)], line, without=("SENDONCE_STATE",)
+    )
     empty = tmp_path / "empty"
     empty.mkdir()
     ended = desk.send(cwd=empty)
@@ -519,19 +540,35 @@ def test_an_unquoted_text_that_a_comment_cuts_short_is_a_fault(idle: Desk, name:
 
 def test_all_faults_are_reported_together_each_with_name_place_and_value(idle: Desk) -> None:
     idle.write_env(
-        SENDONCE_TIMEZONE="Europe/Berln", SENDONCE_LEASE_SECONDS="2", SENDONCE_SOURCE="magic", MAILCHIMP_API_KEY=SECRET
+        SENDONCE_TIMEZONE="Europe/Berln",
+        SENDONCE_LEASE_SECONDS="2",
+        SENDONCE_SOURCE="magic",
+        MAILCHIMP_API_KEY=SECRET,
     )
     ended = is_unusable(idle, environ={"SENDONCE_TITLE": "Digest"})
     assert ended.err.startswith("Nothing was sent")
-    for part in ("Europe/Berln", '"2"', '"magic"', "SENDONCE_TITLE (environment)", "MAILCHIMP_API_KEY", "3 to 300"):
+    for part in (
+        "Europe/Berln",
+        '"2"',
+        '"magic"',
+        "SENDONCE_TITLE (environment)",
+        "MAILCHIMP_API_KEY",
+        "3 to 300",
+    ):
         assert part in ended.err
     assert ended.err.count(str(idle.env_file)) >= 4
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("SENDONCE_LEASE_SECONDS", v) for v in ("2.9", "301", "1e2", "nan", "inf", "-3", "6_0", "\u0666\u0660", "60s", "0x10")]
-    + [("SENDONCE_TITLE", v) for v in ("Digest", "Digest {date:%d}", "{date} {user}", "{date!r}", "{date:%H}", "{date", "{job}")]
+    [
+        ("SENDONCE_LEASE_SECONDS", v)
+        for v in ("2.9", "301", "1e2", "nan", "inf", "-3", "6_0", "\u0666\u0660", "60s", "0x10")
+    ]
+    + [
+        ("SENDONCE_TITLE", v)
+        for v in ("Digest", "Digest {date:%d}", "{date} {user}", "{date!r}", "{date:%H}", "{date", "{job}")
+    ]
     + [("SENDONCE_JOB", v) for v in ("Daily", "../x", "a" * 41, "-a", "a b", "\u0430bc")]
     + [("SENDONCE_LIST_ID", v) for v in ("a1b2/../c3", "A1B2C3", "x")],
 )
@@ -545,7 +582,14 @@ def test_a_value_that_cannot_be_meant_is_named_and_never_mended(idle: Desk, name
 
 @pytest.mark.parametrize("empty", ["", "   ", "\t"], ids=["nothing", "blanks", "tab"])
 def test_an_empty_variable_counts_as_not_set(desk: Desk, empty: str) -> None:
-    names = ("SENDONCE_STATE", "MAILCHIMP_API_KEY", "SENDONCE_TIMEZONE", "SENDONCE_TITLE", "SENDONCE_JOB", "SENDONCE_LEASE_SECONDS")
+    names = (
+        "SENDONCE_STATE",
+        "MAILCHIMP_API_KEY",
+        "SENDONCE_TIMEZONE",
+        "SENDONCE_TITLE",
+        "SENDONCE_JOB",
+        "SENDONCE_LEASE_SECONDS",
+    )
     desk.sandbox.settings(api_key=KEY)
     ended = desk.send(environ=dict.fromkeys(names, empty))
     assert (ended.code, desk.deliveries()) == (0, 1), ended
@@ -560,7 +604,13 @@ def test_an_empty_value_in_the_env_file_counts_as_not_set(idle: Desk, name: str)
 
 
 def test_an_empty_value_of_an_optional_setting_leaves_the_default(desk: Desk) -> None:
-    names = ("SENDONCE_LOCK_WAIT_SECONDS", "SENDONCE_LIST_ID", "SENDONCE_SOURCE", "SENDONCE_LOG_FILE", "SENDONCE_JOB")
+    names = (
+        "SENDONCE_LOCK_WAIT_SECONDS",
+        "SENDONCE_LIST_ID",
+        "SENDONCE_SOURCE",
+        "SENDONCE_LOG_FILE",
+        "SENDONCE_JOB",
+    )
     desk.write_env(**dict.fromkeys(names, ""))
     ended = run_once(desk)
     assert (ended.code, desk.deliveries()) == (0, 1)
@@ -604,7 +654,12 @@ def test_today_is_that_of_the_configured_zone_whatever_the_machine_thinks(desk: 
         day = (now + timedelta(days=days)).date().isoformat()
         desk.prepare(day)
     before = today_in(zone)
-    environs: list[dict[str, str]] = [{"TZ": "Pacific/Kiritimati"}, {"TZ": "Pacific/Pago_Pago"}, {}, {"TZ": "nonsense"}]
+    environs: list[dict[str, str]] = [
+        {"TZ": "Pacific/Kiritimati"},
+        {"TZ": "Pacific/Pago_Pago"},
+        {},
+        {"TZ": "nonsense"},
+    ]
     ends = [desk.run("send-batch", environ=environ) for environ in environs]
     if today_in(zone) != before:
         pytest.skip("midnight passed in that zone")
@@ -640,16 +695,45 @@ def test_without_zone_data_there_is_no_today(idle: Desk) -> None:
     hide = idle.folder / "hide"
     hide.mkdir()
     (hide / "tzdata.py").write_text("raise ImportError('not installed')\n")
-    ended = is_unusable(idle, "Europe/Berlin", environ={"PYTHONTZPATH": "", "PYTHONPATH": str(hide), "PYTHONDONTWRITEBYTECODE": "1"})
+    ended = is_unusable(
+        idle,
+        "Europe/Berlin",
+        environ={"PYTHONTZPATH": "", "PYTHONPATH": str(hide), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
     assert "time zone data" in ended.err
 
 
 # ------------------------------------------------------------------------------------------------------------- T4
 
 ODD_DATES = (
-    *("2026-1-5", "20260105", "2026-W01-1", "2026-02-30", "2026-00-10", "05/01/2026", "2026-01-05T23:30-05:00"),
-    *("\u0662\u0660\u0662\u0666-\u0660\u0661-\u0660\u0665", " 2026-01-05", "2026-01-05 ", "2026-01-05\n", "", " "),
-    *("2026\u201001\u201005", "26-01-05", "02026-01-05", "-2026-01-05", "2026-01-05Z", "tomorrow", "TODAY", "now", "0000-01-01"),
+    *(
+        "2026-1-5",
+        "20260105",
+        "2026-W01-1",
+        "2026-02-30",
+        "2026-00-10",
+        "05/01/2026",
+        "2026-01-05T23:30-05:00",
+    ),
+    *(
+        "\u0662\u0660\u0662\u0666-\u0660\u0661-\u0660\u0665",
+        " 2026-01-05",
+        "2026-01-05 ",
+        "2026-01-05\n",
+        "",
+        " ",
+    ),
+    *(
+        "2026\u201001\u201005",
+        "26-01-05",
+        "02026-01-05",
+        "-2026-01-05",
+        "2026-01-05Z",
+        "tomorrow",
+        "TODAY",
+        "now",
+        "0000-01-01",
+    ),
 )
 
 
@@ -667,7 +751,11 @@ def is_wrong_usage(desk: Desk, *arguments: str) -> Ended:
 
 @pytest.mark.parametrize("text", ODD_DATES, ids=ascii)
 def test_a_date_in_any_other_spelling_is_wrong_usage(idle: Desk, text: str) -> None:
-    commands = [("send-batch", f"--date={text}"), ("ledger", "show", f"--date={text}"), ("ledger", "reset", f"--date={text}", "--yes")]
+    commands = [
+        ("send-batch", f"--date={text}"),
+        ("ledger", "show", f"--date={text}"),
+        ("ledger", "reset", f"--date={text}", "--yes"),
+    ]
     if text in {"", "2026-1-5", "20260105"}:
         commands += [("send-batch", "--date", text, "--dry-run"), ("ledger", "show", "--", text)]
         commands += [("ledger", "list", f"--since={text}"), ("ledger", "list", f"--until={text}")]
@@ -732,7 +820,9 @@ def test_a_working_directory_that_is_gone_changes_nothing(desk: Desk, tmp_path: 
     script = 'cd "$0" && rmdir "$0" && exec "$@"'
     command = ["/bin/sh", "-c", script, str(gone), sys.executable, "-P", "-m", "sendonce"]
     command += ["--env-file", str(desk.env_file), "send-batch", "--date", DAY]
-    done = subprocess.run(command, env={"PATH": "/bin:/usr/bin"}, text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env={"PATH": "/bin:/usr/bin"}, text=True, capture_output=True, timeout=60, check=False
+    )
     assert (done.returncode, desk.deliveries()) == (0, 1), done
     holds(desk, Ended(done.returncode, done.stdout, done.stderr))
 

@@ -22,9 +22,11 @@ KEY = "Zq7Kx2Wv9Lp4Tn8Rb6Ym3Hc5Jd1Gf0Sa-us1"
 SHOWN_OF_KEY = 4
 LOOKS = (("ledger", "list"), ("ledger", "show", DAY), ("lock", "status"))
 NEXT_STEP = re.compile(
-    r"\b(run|look|put|write|mend|give|use|leave|say|make|wanted|correct|free|close|mount|move|install|chmod|must|meant|set|there are)\b", re.I
+    r"\b(run|look|put|write|mend|give|use|leave|say|make|wanted|correct|free|close|mount|move|install|chmod|must|meant|set|there are)\b",
+    re.IGNORECASE,
 )
-_Thing, _Made = TypeVar("_Thing"), TypeVar("_Made")
+_Thing = TypeVar("_Thing")
+_Made = TypeVar("_Made")
 
 
 def case_desk(folder: Path, sandbox: Sandbox, source: str = "draft", **settings: str) -> Desk:
@@ -67,7 +69,9 @@ def holds(
     for ended in [*ends, *looked]:
         _speaks_properly(ended)
     assert desk.deliveries(day) <= at_most, f"P = {desk.deliveries(day)}"
-    assert desk.sandbox.sends() <= len(ends) + killed, f"Q = {desk.sandbox.sends()} in {len(ends) + killed} runs"
+    assert desk.sandbox.sends() <= len(ends) + killed, (
+        f"Q = {desk.sandbox.sends()} in {len(ends) + killed} runs"
+    )
     if not killed and desk.state.exists():
         assert desk.leftovers() == [], "the lease is not free"
     _says_sent_only_if_it_is(desk, day)
@@ -95,8 +99,12 @@ def shows_nothing_of(key: str, *texts: str, folder: Path) -> None:
     size = 12 if re.fullmatch("[0-9a-f]+", secret) else SHOWN_OF_KEY + 1
     pieces = {secret[at : at + size] for at in range(len(secret) - size + 1)}
     pieces |= {header[at : at + 12] for at in range(8, len(header) - 12)}
-    files = [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".key" and not p.name.endswith(".env")]
-    for where, text in [("the output", t) for t in texts] + [(str(p), p.read_text(errors="replace")) for p in files]:
+    files = [
+        p for p in folder.rglob("*") if p.is_file() and p.suffix != ".key" and not p.name.endswith(".env")
+    ]
+    for where, text in [("the output", t) for t in texts] + [
+        (str(p), p.read_text(errors="replace")) for p in files
+    ]:
         found = sorted(piece for piece in pieces if piece in text)
         assert not found, f"{found} of the key in {where}: {text}"
 
@@ -129,7 +137,11 @@ def _speaks_properly(ended: Ended) -> None:
 def _says_sent_only_if_it_is(desk: Desk, day: str) -> None:
     record = desk.record(day) if _is_readable(desk) else {}
     if record.get("state") == "sent":
-        mailed = {c["id"] for c in desk.sandbox.state()["campaigns"] if c["sends_accepted"] or c["status"] in {"sending", "sent"}}
+        mailed = {
+            c["id"]
+            for c in desk.sandbox.state()["campaigns"]
+            if c["sends_accepted"] or c["status"] in {"sending", "sent"}
+        }
         assert {c["id"] for c in record["campaigns"] if c["role"] == "main"} <= mailed, record
 
 

@@ -51,7 +51,9 @@ class Log:
                 os.close(fd)
         except OSError as fault:
             path, self._path = self._path, ""
-            self.warnings.append(f"The log {path} cannot be written ({fault.strerror}); the run goes on without.")
+            self.warnings.append(
+                f"The log {path} cannot be written ({fault.strerror}); the run goes on without."
+            )
 
 
 def _plain(value: object) -> str:

@@ -268,10 +268,10 @@ class FileLedger:
             )
 
     def _write(self, page: Page, ledger: Ledger) -> Page:
-        with self._naming_the_place(self._read(page).data):
-            data = ledger.dump()
         from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
 
+        with self._naming_the_place(self._read(page).data):
+            data = ledger.dump()
         self.check_writable()
         with self._guard(), undisturbed():
             self.check(page)

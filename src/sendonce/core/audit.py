@@ -23,7 +23,9 @@ class Finding:
     said: str
 
 
-def verify(batches: Iterable[Batch], campaigns: Iterable[Campaign], pattern: str, job: str) -> tuple[Finding, ...]:
+def verify(
+    batches: Iterable[Batch], campaigns: Iterable[Campaign], pattern: str, job: str
+) -> tuple[Finding, ...]:
     """Compare every batch with the campaigns of its date. Reads nothing itself, changes nothing."""
     by_day = _by_day(campaigns, pattern, job)
     by_id = {c.id: c for group in by_day.values() for c in group}
@@ -73,7 +75,9 @@ def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
         if rebuilt is None or rebuilt.state is not State.SENT:
             if batch.state in {State.SENDING, State.SKIPPED}:
                 by_date[batch.date] = batch
-        elif batch.state is State.SENT and {e.id for e in rebuilt.campaigns} <= {e.id for e in batch.campaigns}:
+        elif batch.state is State.SENT and {e.id for e in rebuilt.campaigns} <= {
+            e.id for e in batch.campaigns
+        }:
             by_date[batch.date] = batch
     return tuple(by_date[date] for date in sorted(by_date))
 

@@ -379,7 +379,8 @@ class Run:
         match answer.why:
             case No.UNREACHABLE | No.THROTTLED:
                 return self._temporary(
-                    f"The send of campaign {campaign.id} is not confirmed, and Mailchimp shows it as not sent: {answer.said}",
+                    f"The send of campaign {campaign.id} is not confirmed, and Mailchimp shows it as not sent: "
+                    f"{answer.said}",
                     ready,
                 )
             case No.CERTIFICATE | No.CREDENTIALS:

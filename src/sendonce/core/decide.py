@@ -166,7 +166,18 @@ class Send:
 
 
 Step = (
-    RecordSent | Scheduled | Refuse | GiveWay | Forget | Intend | Create | Adopt | Build | LookAgain | Settle | Send
+    RecordSent
+    | Scheduled
+    | Refuse
+    | GiveWay
+    | Forget
+    | Intend
+    | Create
+    | Adopt
+    | Build
+    | LookAgain
+    | Settle
+    | Send
 )
 
 
@@ -182,7 +193,9 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
     campaigns = look.campaigns()
     recorded = next((c for c in campaigns if main is not None and c.id == main.id), None)
     if main is not None and recorded is None and not is_gone:
-        raise InvariantBroken(f"asked what to do next for {batch.date}, and its campaign {main.id} was not read")
+        raise InvariantBroken(
+            f"asked what to do next for {batch.date}, and its campaign {main.id} was not read"
+        )
     past_save = tuple(c for c in campaigns if not c.is_draft)
     if past_save and (recorded in past_save or not _audiences_clash(look, rules)):
         return from_status(past_save, rules)
@@ -191,7 +204,9 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
             f"Campaigns of this date are in more than one audience and SENDONCE_LIST_ID is not set: {_ids(look.listed)}."
         )
     if main is not None and is_gone:
-        return Refuse(f"The recorded campaign {main.id} is gone from Mailchimp (404) although its send was requested.")
+        return Refuse(
+            f"The recorded campaign {main.id} is gone from Mailchimp (404) although its send was requested."
+        )
     if main is not None and recorded is not None:
         if fault := _fault_of_recorded(main, recorded, rules):
             return Refuse(fault, recorded)
@@ -320,7 +335,11 @@ def _draft_by_name(look: Look, rules: Rules) -> Campaign | Refuse:
 
 def _fault_of_recorded(main: Entry, recorded: Campaign, rules: Rules) -> str:
     """Why the recorded draft may not be gone on with; empty if it may."""
-    named = rules.title_key == recorded.title if rules.source is Source.DRAFT else belongs(recorded.title, rules.title_key)
+    named = (
+        rules.title_key == recorded.title
+        if rules.source is Source.DRAFT
+        else belongs(recorded.title, rules.title_key)
+    )
     if not named:
         return (
             f'The recorded campaign {recorded.id} is named "{recorded.title}" now, '
@@ -337,7 +356,9 @@ def _fault_of_recorded(main: Entry, recorded: Campaign, rules: Rules) -> str:
 def _fault_of_draft(campaign: Campaign, rules: Rules) -> str:
     """Why a draft is none that sendonce sends; empty if it is."""
     if campaign.type not in SENDABLE_TYPES:
-        return f'Campaign {campaign.id} is of type "{campaign.type}"; sendonce sends only regular and plaintext.'
+        return (
+            f'Campaign {campaign.id} is of type "{campaign.type}"; sendonce sends only regular and plaintext.'
+        )
     if rules.list_id and campaign.list_id != rules.list_id:
         return f'Campaign {campaign.id} is for audience "{campaign.list_id}", not for SENDONCE_LIST_ID "{rules.list_id}".'
     return ""

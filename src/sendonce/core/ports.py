@@ -163,4 +163,3 @@ class Witness(Protocol):
     def warn(self, message: str) -> None:
         """Something a person should know though the run goes on. Never raises."""
         ...
-

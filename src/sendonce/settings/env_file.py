@@ -108,9 +108,7 @@ def _line_fault(binding: Binding, name: str | None, earlier: Mapping[str, Line])
         # Not even the name, unless it is ours: a line that is nothing but a pasted key reads as a bare name.
         return f"{name if name in DOCS else 'a name'} without =value; {form}"
     if re.search("[\r\n]", binding.value):
-        return (
-            f"the value of {name} has a newline in it; close the quotes, and write no \\n in double ones"
-        )
+        return f"the value of {name} has a newline in it; close the quotes, and write no \\n in double ones"
     if name in earlier:
         return f"{name} is set a second time (first on line {earlier[name].number}); leave one"
     if name in _MAY_HOLD_HASH and _is_cut_short(binding.original.string):
