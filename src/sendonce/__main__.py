@@ -12,9 +12,15 @@ def main() -> None:
     _open_closed_descriptors()
     # ten years of ledger are 40,000 objects without a cycle; `compose` turns it on again for what takes longer
     gc.disable()
-    from sendonce.cli import run  # noqa: PLC0415 - nothing may open a file before the line above
+    # nothing may open a file before this line
+    from sendonce.quick import already_settled  # noqa: PLC0415
 
-    sys.exit(run())
+    code = already_settled(sys.argv[1:])
+    if code is None:
+        from sendonce.cli import run  # noqa: PLC0415 - click costs more than all that a sent day needs
+
+        code = run()
+    sys.exit(code)
 
 
 def _open_closed_descriptors() -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "load",
     "render_env",
     "settings_table",
+    "working_folder",
 ]
 
 _JOB_FORM: Final = "[a-z0-9][a-z0-9_-]{0,39}"
@@ -108,6 +109,14 @@ class _Access:
 def environment() -> Mapping[str, str]:
     """Return the environment of this process, for `load`; nothing else in sendonce reads it."""
     return os.environ
+
+
+def working_folder() -> Path:
+    """Where a relative path of the command line starts; the root, if the working folder was removed under us."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
 
 
 def load(
