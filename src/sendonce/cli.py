@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,16 +13,17 @@ import click
 
 from sendonce import __version__, compose
 from sendonce.core.dates import parse_day
-from sendonce.core.errors import NoAnswer, Refused, SendonceError, Stopped, WrongUsage
+from sendonce.core.errors import NoAnswer, Refused, SendonceError, SettingsWrong, Stopped, WrongUsage
 from sendonce.core.model import Ending, Source, State
 from sendonce.exits import ExitCode
-from sendonce.report import Voice
-from sendonce.settings import Settings, environment, load
+from sendonce.report import Screen, Voice
+from sendonce.settings import SETTINGS, Settings, environment, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sendonce.core.model import Outcome
+    from sendonce.stage import Desk
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 EXAMPLE_DAY = date(2000, 1, 1)
@@ -42,6 +43,11 @@ class Shared:
     def voice(self) -> Voice:
         """How this command speaks."""
         return Voice(is_json=self.is_json, is_quiet=self.is_quiet, is_verbose=self.is_verbose)
+
+    @property
+    def screen(self) -> Screen:
+        """Where this command shows what goes on: nowhere with -q or --json."""
+        return Screen(is_dark=self.is_quiet or self.is_json)
 
     def settings(self, *, needs_mailchimp: bool = True) -> Settings:
         """The settings that these options, the environment and the .env give."""
@@ -167,14 +173,7 @@ def send_batch(day: str | None, *, early: bool, dry_run: bool, wait: bool) -> Ex
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     if wait and outcome.campaign_id and outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}:
         outcome = _wait(job, outcome)
-    return _shared.voice.outcome("send-batch", _with_zone(job, day, outcome), _warnings(job))
-
-
-def _with_zone(job: compose.Job, day: str | None, outcome: Outcome) -> Outcome:
-    """Where the date was worked out, say how: the machine, or who reads this, may be on another day."""
-    if day not in {None, "today", "yesterday"}:
-        return outcome
-    return replace(outcome, message=f"{outcome.message} ({day or 'today'} in {job.settings.zone}: {outcome.date})")
+    return _shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), _warnings(job))
 
 
 def _warnings(job: compose.Job) -> list[str]:
@@ -480,7 +479,7 @@ def _next_steps(path: Path) -> list[str]:
     ]
 
 
-# ---------------------------------------------------------------------------------------------- sandbox, demo
+# --------------------------------------------------------------------------------------- sandbox, demo, drill
 
 
 @cli.command()
@@ -496,7 +495,7 @@ def sandbox(port: int, audience: int, drafts: tuple[str, ...]) -> ExitCode:
     """
     from sendonce import demo
 
-    def say(desk: demo.Desk) -> None:
+    def say(desk: Desk) -> None:
         known = {"url": desk.url, "env_file": str(desk.env_file), "settings": desk.settings}
         _shared.voice.document("sandbox", ExitCode.OK, **known)
         _shared.voice.result(demo.guide(desk, audience, _own_command()))
@@ -515,25 +514,75 @@ def play_demo() -> ExitCode:
     in the end each day was delivered once. Exit 0 if so, else 1.
     """
     from sendonce import demo
-    from sendonce.report import write
 
     zone = _zone_of_machine("demo")
-    verdict = demo.play(zone, _teller(), is_verbose=_shared.is_verbose)
+    verdict = demo.play(zone, _shared.screen.say, is_verbose=_shared.is_verbose)
     code = ExitCode.OK if verdict.is_good else ExitCode.REFUSED
     days = [vars(day) for day in verdict.days]
-    _shared.voice.document("demo", code, days=days, message=verdict.message)
+    return _judged("demo", code, verdict.message, days=days)
+
+
+@cli.command("drill")
+@click.option("--quick", is_flag=True, help="Only a sample, in less than 20 s: each step once, the send several times.")
+@click.option("--source", type=click.Choice([s.value for s in Source]), help="Drill this source.  [default: yours]")
+@click.option("--step", metavar="NAME", help="Only this step, e.g. send; the table has their names.")
+@common
+def play_drill(source: str | None, step: str | None, *, quick: bool) -> ExitCode:
+    """Kill and cut off your way of sending at every step.
+
+    On the sandbox, no account needed: the real command is killed, or loses its answer, at each request of
+    a send, is run again until it is done, and the deliveries are counted. Takes some minutes. Of your
+    settings only source, job, title, subject and times are used, the times shortened to seconds. Exit 0 if
+    each time the day was delivered once, else 1.
+    """
+    from sendonce import drill
+
+    if step is not None:
+        drill.check_step(step)
+    settings = _drilled_settings(is_source_given=source is not None)
+    way = drill.way_of(settings, Source(source) if source else None)
+    with _shared.screen as screen:
+        report = drill.play(way, screen, step=step, is_quick=quick, is_verbose=_shared.is_verbose)
+    code = ExitCode.OK if report.is_good else ExitCode.REFUSED
+    return _judged("drill", code, report.message, is_quick=quick, **report.parts())
+
+
+def _drilled_settings(*, is_source_given: bool) -> Settings:
+    """Return the settings to drill; where there are none, the defaults, if it is said for which source."""
+    environ, default = environment(), _here() / ".env"
+    names = ["SENDONCE_ENV_FILE", *(doc.name for doc in SETTINGS if doc.name.startswith("SENDONCE_"))]
+    is_set = any(environ.get(name, "").strip() for name in names)
+    if _shared.env_file or _shared.job or is_set or default.exists():
+        settings = _shared.settings(needs_mailchimp=False)
+        _shared.voice.warnings(list(settings.warnings))
+        return settings
+    if not is_source_given:
+        raise SettingsWrong(
+            f"There are no settings to drill: no {default}, and no SENDONCE_... in the environment. Name a .env with "
+            "--env-file (sendonce init makes one), or say --source draft, replicate or html: then the defaults are "
+            "drilled."
+        )
+    needed = {"SENDONCE_TIMEZONE": "UTC", "SENDONCE_STATE": "/"}
+    return load(None, None, needed, _here(), needs_mailchimp=False)
+
+
+def _judged(command: str, code: ExitCode, message: str, **parts: object) -> ExitCode:
+    """Report a verdict that was shown already: as JSON, and with -q only a bad one."""
+    from sendonce.report import write
+
+    _shared.voice.document(command, code, **parts, message=message)
     if code is not ExitCode.OK and _shared.is_quiet:
-        write(2, f"{verdict.message}\n")
+        write(2, f"{message}\n")
     return code
 
 
 def _zone_of_machine(command: str) -> str:
     """Return the zone for what has settings of its own. Raise WrongUsage if it is given others."""
-    from sendonce import demo, setup
+    from sendonce import setup, stage
 
     if _shared.env_file or _shared.job:
         raise WrongUsage(f"{command} has settings of its own: leave out --env-file and --job.")
-    return demo.usable_zone(setup.machine_zone())
+    return stage.usable_zone(setup.machine_zone())
 
 
 def _own_command() -> str:
@@ -541,28 +590,6 @@ def _own_command() -> str:
     called = Path(sys.argv[0]).absolute()
     is_module = called.name == "__main__.py"
     return shlex.join([sys.executable, "-m", "sendonce"] if is_module else [str(called)])
-
-
-def _teller() -> Callable[..., None]:
-    """Says the lines of a story: in colour on a terminal, plainly elsewhere, not at all with -q or --json."""
-    from sendonce.report import write
-
-    if _shared.is_quiet or _shared.is_json:
-        return lambda *_: None
-    if not sys.stdout or not sys.stdout.isatty():
-        return lambda text, _="": write(1, f"{text}\n")
-    from rich.console import Console
-    from rich.text import Text
-
-    colours = {"title": "bold", "quote": "cyan", "good": "bold green", "bad": "bold red"}
-    console = Console()
-
-    def say(text: str, style: str = "") -> None:
-        with console.capture() as captured:
-            console.print(Text(text), style=colours.get(style, ""), soft_wrap=True)
-        write(1, captured.get())
-
-    return say
 
 
 def command_table() -> str:

@@ -6,7 +6,7 @@ A date that is sent costs `already_settled` and nothing else: no lease, no netwo
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from sendonce.adapters.clock import SystemClock
@@ -96,6 +96,13 @@ def already_settled(job: Job, day: date) -> Outcome | None:
     return settled(job.ledger().batch(day.isoformat()))
 
 
+def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
+    """Where the date was worked out, say how: the machine, or who reads this, may be on another day."""
+    if asked not in {None, "today", "yesterday"}:
+        return outcome
+    return replace(outcome, message=f"{outcome.message} ({asked or 'today'} in {job.settings.zone}: {outcome.date})")
+
+
 # -------------------------------------------------------------------------------------------------- a send
 
 
@@ -144,8 +151,6 @@ def rehearse(job: Job, day: date) -> Outcome:
 
 def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None]) -> Outcome:
     """Wait until Mailchimp has finished sending, for 6 h at the most. `progress` gets the status and the count."""
-    from dataclasses import replace
-
     from sendonce.adapters.signals import stop_on_signals
     from sendonce.core.errors import NoAnswer, Stopped
 
@@ -180,8 +185,6 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
 
 
 def _finished(outcome: Outcome, emails_sent: int | None) -> Outcome:
-    from dataclasses import replace
-
     text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
     if emails_sent == 0:
         text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
@@ -354,8 +357,8 @@ def break_lock(job: Job, *, force: bool) -> str:
 @contextmanager
 def _held(job: Job, what: str) -> Iterator[FileLease]:
     """The lease, for an operator's write. Raise LeaseBusy (75) at once while a run that lives holds it."""
-    from sendonce.adapters.signals import stop_on_signals
     from sendonce.adapters.lease import Standing, describe
+    from sendonce.adapters.signals import stop_on_signals
     from sendonce.core.errors import LeaseBusy
 
     lease = job.lease()

@@ -8,6 +8,8 @@ drilled: source, title, subject and times, which are shortened.
 
 from __future__ import annotations
 
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -26,11 +28,11 @@ from sendonce.stage import COMMAND, RUN_LIMIT_S, Desk, Ended, Stage, make_desk, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import Future
 
     from sendonce.settings import Settings
 
 READERS: Final = 100
+WIDTH: Final = 79
 ZONE: Final = "UTC"
 LANES: Final = 6
 """So many cells are at work at a time; most of each is waiting."""
@@ -41,8 +43,9 @@ SHORTEST_S: Final = 1.0
 """The settings allow no shorter TIMEOUT and SETTLE."""
 HELD_BACK: Final = {"SENDONCE_TIMEOUT_SECONDS": str(RUN_LIMIT_S)}
 """For a run that will be killed while it waits: so that it does wait, however slow this machine is."""
-ENDS_WELL: Final = frozenset({0, 75})
 KILLED: Final = -9
+GOES_ON: Final = frozenset({KILLED, 75})
+"""So ends a run that another one may finish. What ends otherwise, and not with 0, calls for a person: wrong here."""
 KEPT: Final = (".json", ".json.bak", ".json.guard", ".lock.guard")
 """What a job has in its state folder when no run is at work, after its name."""
 
@@ -71,20 +74,21 @@ class Fault(NamedTuple):
     is_kill: bool = False
 
 
+STALLED: Final = Fault("stalled", "no answer, Mailchimp acts late", "late")
 FAULTS: Final = (
     Fault("killed-before", "killed before Mailchimp acts", "stall-before", is_kill=True),
     Fault("killed-after", "killed after Mailchimp acted", "stall-after", is_kill=True),
     Fault("lost-before", "line lost before Mailchimp acts", "reset-before"),
     Fault("lost-after", "line lost after Mailchimp acted", "reset-after"),
     Fault("error-page", "error page after Mailchimp acted", "accept-502html"),
-    Fault("stalled", "no answer, Mailchimp acts late", "late"),
+    STALLED,
 )
 
 NASTIEST: Final = {
     "create": ("killed-after", "lost-after"),
     "send": ("killed-before", "killed-after", "lost-after", "stalled"),
 }
-"""For --quick; elsewhere a death is the nastiest, of a read nothing else has to be made up for."""
+"""For --quick. At all other steps a death is enough of a sample: most are reads, and a lost one is read again."""
 NASTY: Final = ("killed-after",)
 
 KNOWN_STEPS: Final = (
@@ -99,6 +103,12 @@ class Step(NamedTuple):
     nth: int
     name: str
     request: str
+
+
+def check_step(name: str) -> None:
+    """Raise WrongUsage for a name that no step has, whatever the source."""
+    if name.partition("#")[0] not in KNOWN_STEPS:
+        raise WrongUsage(f"There is no step {name!r}. The steps: {', '.join(KNOWN_STEPS)}.")
 
 
 def steps_of(requests: Sequence[str]) -> tuple[Step, ...]:
@@ -204,11 +214,16 @@ class Report:
         return sum(not cell.wrong for cell in self.cells)
 
     @property
+    def is_good(self) -> bool:
+        """Whether all of them are."""
+        return self.good == len(self.cells)
+
+    @property
     def message(self) -> str:
         """The verdict in a sentence."""
         verdict = f"one delivery in {self.good} of {len(self.cells)}"
-        if self.good == len(self.cells):
-            return f"{verdict.capitalize()}: whatever happened, the day's campaign went out once, and once only."
+        if self.is_good:
+            return f"{verdict.capitalize()}: each time the campaign went out once, and once only."
         wrong = ", ".join(f"{cell.step} {cell.fault.name}" for cell in self.cells if cell.wrong)
         return f"This is not as it should be: {verdict}. Wrong: {wrong}."
 
@@ -231,7 +246,6 @@ class Report:
             ],
             "good": self.good,
             "of": len(self.cells),
-            "message": self.message,
         }
 
 
@@ -253,8 +267,6 @@ def play(
     sandbox does not work or nothing may be killed here. Whatever was started is ended and the scratch folder
     removed when this returns or raises, on a signal (Stopped) too.
     """
-    if step is not None and step.partition("#")[0] not in KNOWN_STEPS:
-        raise WrongUsage(f"There is no step {step!r}. The steps: {', '.join(KNOWN_STEPS)}.")
     times = way.times.shortened(LONGEST_QUICK_S if is_quick else LONGEST_S)
     with _ground(way, times, command) as ground:
         steps = ground.undisturbed()
@@ -266,7 +278,7 @@ def play(
             show.say(_row(cell, is_verbose=is_verbose), "bad" if cell.wrong else "")
             cells.append(cell)
     report = Report(way, times, steps, tuple(cells))
-    show.say(f"\n{report.message}", "bad" if report.good < len(cells) else "good")
+    show.say(f"\n{report.message}", "good" if report.is_good else "bad")
     return report
 
 
@@ -288,23 +300,20 @@ def _plan(
 
 def _opening(way: Way, times: Times, steps: Sequence[Step], count: int, show: Show) -> None:
     show.say(f'A send with source {way.source} and title "{way.title}", killed and cut off', "title")
-    show.say(f"""
-Mailchimp is a stand-in on this machine with {READERS} readers, the command is the real
-one. A send has {len(steps)} steps; {count} times something happens at one of them, and the
-command is run again until it is done.
-Waiting times, yours and as drilled: {_shortened(way.times, times)}.
-
-{_line("step", "fault", "reruns", "deliveries")}
-{_line("-" * 19, "-" * 32, "------", "----------")}""")
-
-
-def _shortened(yours: Times, drilled: Times) -> str:
     pairs = [
-        ("TIMEOUT", yours.timeout_s, drilled.timeout_s),
-        ("SETTLE", yours.settle_s, drilled.settle_s),
-        ("LISTING", yours.listing_s, drilled.listing_s),
+        ("TIMEOUT", way.times.timeout_s, times.timeout_s),
+        ("SETTLE", way.times.settle_s, times.settle_s),
+        ("LISTING", way.times.listing_s, times.listing_s),
     ]
-    return ", ".join(f"{name} {was:g} > {now:g} s" for name, was, now in pairs)
+    shortened = ", ".join(f"{name} {was:g} as {now:g} s" for name, was, now in pairs)
+    said = (
+        f"Mailchimp is a stand-in on this machine with {READERS} readers, the command is the real one. A send has "
+        f"{len(steps)} steps; {count} times something happens at one of them, and the command is run again until it "
+        f"is done. Your waiting times are shortened: {shortened}."
+    )
+    show.say(f"\n{textwrap.fill(said, WIDTH)}\n")
+    show.say(_line("step", "fault", "reruns", "deliveries"))
+    show.say(_line("-" * 19, "-" * 32, "-" * 6, "-" * 10))
 
 
 def _line(*columns: object) -> str:
@@ -313,81 +322,91 @@ def _line(*columns: object) -> str:
 
 
 def _row(cell: Cell, *, is_verbose: bool) -> str:
-    import textwrap
-
     notes = [f"exit codes {', '.join(map(str, cell.codes))}"] if is_verbose else []
     notes += [f"WRONG: {cell.wrong}"] if cell.wrong else []
-    told = [textwrap.fill(note, 78, initial_indent="    ", subsequent_indent="    ") for note in notes]
+    told = [textwrap.fill(note, WIDTH, initial_indent="    ", subsequent_indent="    ") for note in notes]
     return "\n".join([_line(cell.step, cell.fault.said, cell.reruns, cell.deliveries), *told])
 
 
 @contextmanager
 def _ground(way: Way, times: Times, command: Sequence[str]) -> Iterator[_Ground]:
-    """Set up the lanes, and clear everything away whatever happens."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    zone = usable_zone(ZONE)
-    with stop_on_signals() as signals, scratch("drill") as folder, ExitStack() as stages:
-        threads = ThreadPoolExecutor(LANES)
+    """Have a place for the drill, and clear everything away whatever happens."""
+    with stop_on_signals() as signals, scratch("drill") as folder:
+        ground = _Ground(way, times, Path(folder), command)
         try:
-            options = (f"--audience={READERS}", "--sending=0")
-            lanes = [
-                _Lane(_closed_by(stages, Stage(*options, command=command)), way, times, Path(folder))
-                for _ in range(LANES)
-            ]
-            yield _Ground(lanes, threads, today(zone))
+            yield ground
         finally:
             signals.ignore()
-            stages.close()
-            threads.shutdown(cancel_futures=True)
-
-
-def _closed_by(stages: ExitStack, stage: Stage) -> Stage:
-    stages.callback(stage.close)
-    return stage
+            ground.close()
 
 
 class _Ground:
     """Lanes side by side, and threads that take one cell after the other to whichever is free."""
 
-    def __init__(self, lanes: Sequence[_Lane], threads: Any, last_day: date) -> None:
-        self._threads, self._last_day = threads, last_day
+    def __init__(self, way: Way, times: Times, folder: Path, command: Sequence[str]) -> None:
+        self._way, self._times, self._folder, self._command = way, times, folder, command
+        self._last_day = today(usable_zone(ZONE)) - timedelta(days=1)
+        self._stages = ExitStack()
+        self._threads = ThreadPoolExecutor(LANES)
         self._free: SimpleQueue[_Lane] = SimpleQueue()
-        for lane in lanes:
-            lane.open()
-            self._free.put(lane)
 
     def undisturbed(self) -> tuple[Step, ...]:
         """Run once without any fault; the steps of that run. Raise Unusable if it does not get through."""
+        self._open(1)
         lane = self._free.get()
         try:
-            return lane.undisturbed(self._day(0))
+            return lane.undisturbed(self._last_day)
         finally:
             self._free.put(lane)
 
     def drill(self, plan: Sequence[tuple[Step, Fault]], show: Show) -> Iterator[Cell]:
         """Yield what came of each cell, in the order of the plan."""
+        self._open(min(LANES, len(plan)) - 1)
         done: list[Cell] = []
 
         def work(number: int, step: Step, fault: Fault) -> Cell:
             lane = self._free.get()
             try:
-                cell = lane.drill(self._day(number), step, fault)
+                # every cell has a date of its own, and the one after it
+                cell = lane.drill(self._last_day - timedelta(days=2 * (number + 1)), step, fault)
             finally:
                 self._free.put(lane)
             done.append(cell)
             show.progress(len(done), len(plan))
             return cell
 
-        futures: list[Future[Cell]] = [
-            self._threads.submit(work, number, step, fault) for number, (step, fault) in enumerate(plan, 1)
-        ]
-        for future in futures:
-            yield future.result()
+        # sends have the longest waits: begun last, they would be waited for alone in the end
+        order = sorted(range(len(plan)), key=lambda number: plan[number][0].name != "send")
+        futures = {number: self._threads.submit(work, number, *plan[number]) for number in order}
+        for number in range(len(plan)):
+            yield futures[number].result()
 
-    def _day(self, number: int) -> date:
-        """Every cell has a date of its own, and the one after it."""
-        return self._last_day - timedelta(days=1 + 2 * number)
+    def close(self) -> None:
+        """End every process, and with them the threads."""
+        self._stages.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _open(self, count: int) -> None:
+        """Open so many more lanes, all at once."""
+        lanes = []
+        for _ in range(count):
+            stage = Stage(f"--audience={READERS}", "--sending=0", command=self._command)
+            self._stages.callback(stage.close)
+            lanes.append(_Lane(stage, self._way, self._times, self._folder))
+        for lane in lanes:
+            lane.open()
+            self._free.put(lane)
+
+
+def _faults_of_runs(runs: Sequence[Ended], once_more: Ended) -> Iterator[str]:
+    """Say what was wrong with how runs ended."""
+    last = runs[-1]
+    if last.code in GOES_ON:
+        yield f"not done after {RERUNS_AT_MOST} reruns: {last.said.strip()}"
+    elif last.code != 0:
+        yield f"a run ended with exit code {last.code}: {last.said.strip()}"
+    elif once_more.code != 0:
+        yield f"when it was done, one more run ended with exit code {once_more.code}: {once_more.said.strip()}"
 
 
 @dataclass
@@ -401,7 +420,7 @@ class _Lane:
     template: str = ""
 
     def open(self) -> None:
-        """Put in place what is there before any run. Raise Unusable if the sandbox did not start."""
+        """Put in place what is there before any run. Raise Unusable if the sandbox does not start."""
         if self.way.source is Source.REPLICATE:
             self.template = self.stage.ask("POST", "campaigns", {"title": "To be copied each day"})["id"]
 
@@ -412,28 +431,33 @@ class _Lane:
         ended = self._send(desk, day)
         if ended.code != 0:
             said = f"exit code {ended.code}: {ended.said.strip()}"
-            raise Unusable(f"A send that nobody disturbed did not get through, so nothing was drilled: {said}")
+            raise Unusable(
+                f"A send that nobody disturbed did not get through, so nothing was drilled: {said}"
+            )
         return steps_of([call["name"] for call in self._calls()])
 
     def drill(self, day: date, step: Step, fault: Fault) -> Cell:
         """Have the fault happen at that step, run again until done, and look at what came of it."""
+        clock = SystemClock()
         desk = self._desk(day)
-        word = f"late:{self.times.late_s:.2f}" if fault.word == "late" else fault.word
+        word = f"late:{self.times.late_s:.2f}" if fault is STALLED else fault.word
         self.stage.ask("DELETE", "calls")
         self.stage.ask("PUT", "faults", [{"on": "any", "nth": step.nth, "word": word, "times": 1}])
         runs = [self._run_into(fault, desk, day)]
         struck = [call["name"] for call in self._calls() if call["fault"]]
-        while runs[-1].code != 0 and len(runs) <= RERUNS_AT_MOST:
+        over_at_s = clock.monotonic() + (self.times.late_s if fault is STALLED else 0)
+        while runs[-1].code in GOES_ON and len(runs) <= RERUNS_AT_MOST:
             if len(runs) > 1:
                 self.stage.pause((self.times.timeout_s + self.times.settle_s) / 2)
             runs.append(self._send(desk, day))
         once_more = self._send(desk, day)
-        faults = []
+        self.stage.pause(over_at_s - clock.monotonic())  # what comes late counts too
+        found = []
         if struck != [step.request]:
-            faults.append(f"the fault was met by {', '.join(struck) or 'nothing'}, not by {step.request}")
-        deliveries, found = self._judge(desk, day, [*runs, once_more])
-        codes = tuple(run.code for run in runs)
-        return Cell(step.name, fault, codes, deliveries, "; ".join([*faults, *found]))
+            found.append(f"the fault was met by {', '.join(struck) or 'nothing'}, not by {step.request}")
+        deliveries, wrong = self._deliveries(desk, day)
+        found += [*wrong, *_faults_of_runs(runs, once_more), *self._left_behind(desk, day)]
+        return Cell(step.name, fault, tuple(run.code for run in runs), deliveries, "; ".join(found))
 
     # runs
 
@@ -501,27 +525,20 @@ class _Lane:
 
     # looking
 
-    def _judge(self, desk: Desk, day: date, runs: Sequence[Ended]) -> tuple[int, list[str]]:
-        """Count the deliveries for the day; and what is not as it should be."""
-        title = self._title(day)
+    def _deliveries(self, desk: Desk, day: date) -> tuple[int, list[str]]:
+        """Count the deliveries for the day; and what is wrong with them, or with the record of them."""
         campaigns = [
-            c for c in self.stage.ask("GET", "state")["campaigns"] if c["deliveries"] and belongs(c["title"], title)
+            campaign
+            for campaign in self.stage.ask("GET", "state")["campaigns"]
+            if campaign["deliveries"] and belongs(campaign["title"], self._title(day))
         ]
-        deliveries = sum(c["most"] for c in campaigns)
+        deliveries = sum(campaign["most"] for campaign in campaigns)
         found = []
         if deliveries != 1:
             found.append(f"{deliveries} deliveries")
         elif campaigns[0]["distinct"] != READERS:
             found.append(f"only {campaigns[0]['distinct']} of {READERS} readers have it")
-        found += self._faults_of_record(desk, day, [c["id"] for c in campaigns])
-        if runs[-1].code != 0:
-            found.append(f"not done after {RERUNS_AT_MOST} reruns")
-        found += [
-            f"a run ended with exit code {run.code}: {run.said.strip()}"
-            for run in runs
-            if run.code not in ENDS_WELL | {KILLED}
-        ]
-        found += self._left_behind(desk, day)
+        found += self._faults_of_record(desk, day, [campaign["id"] for campaign in campaigns])
         return deliveries, found
 
     def _faults_of_record(self, desk: Desk, day: date, delivered: list[str]) -> Iterator[str]:

@@ -42,6 +42,7 @@ def already_settled(arguments: Sequence[str]) -> int | None:
     if outcome is None:
         return None
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
+    outcome = compose.with_zone(job, call.day, outcome)
     voice = Voice(is_quiet=call.is_quiet)
     return int(voice.outcome("send-batch", outcome, [*job.settings.warnings, *job.log.warnings]))
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
 from sendonce.exits import ExitCode, code_of, code_of_ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, tzinfo
+
+    from rich.console import Console
+    from rich.progress import Progress
 
     from sendonce.core.model import Batch, Entry, Outcome, Reset
 
@@ -75,6 +78,94 @@ class Voice:
         self.document(command, code, outcome="error", message=message)
         write(2, f"{printable(message, keep_lines=True)}\n")
         return code
+
+
+class Screen:
+    """Where a story or a drill is watched as it goes on: in colour on a terminal, plainly elsewhere.
+
+    `with` it, a terminal shows below the lines how far it is. What cannot be written changes nothing.
+    """
+
+    _COLOURS: Final = {"title": "bold", "quote": "cyan", "good": "bold green", "bad": "bold red"}
+
+    def __init__(self, *, is_dark: bool = False) -> None:
+        """Show on standard output; nothing if `is_dark`."""
+        self._is_dark = is_dark
+        self._console: Console | None = None
+        self._bar: Progress | None = None
+        if not is_dark and sys.stdout and sys.stdout.isatty():
+            self._console = _console(1)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Say some lines; `style` is "title", "quote", "good", "bad" or "" for plain text."""
+        if self._console is not None:
+            from rich.text import Text
+
+            self._console.print(Text(text), style=self._COLOURS.get(style, ""), soft_wrap=True)
+        elif not self._is_dark:
+            write(1, f"{text}\n")
+
+    def __enter__(self) -> Self:
+        """Begin to show how far it is, if there is a terminal; standard error may be one where output is not."""
+        console = self._console
+        if console is None and not self._is_dark and sys.stderr and sys.stderr.isatty():
+            console = _console(2)
+        if console is not None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(
+                *columns,
+                console=console,
+                transient=True,
+                refresh_per_second=4,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._bar.start()
+        return self
+
+    def progress(self, done: int, of: int) -> None:
+        """Tell how far it is."""
+        if self._bar is not None:
+            task = self._bar.task_ids[0] if self._bar.task_ids else self._bar.add_task("", total=of)
+            self._bar.update(task, completed=done)
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class _Terminal:
+    """A terminal as a file for rich, written to as to all others here."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        stream = sys.stdout if descriptor == 1 else sys.stderr
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write all of it, or as much as can be."""
+        write(self._descriptor, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def isatty(self) -> bool:
+        """Say yes."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+
+def _console(descriptor: int) -> Console:
+    from rich.console import Console
+
+    return Console(file=cast("IO[str]", _Terminal(descriptor)))
 
 
 def _outcome_parts(outcome: Outcome, warnings: Sequence[str]) -> dict[str, object]:

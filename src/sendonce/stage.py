@@ -6,6 +6,7 @@ and the command runs with every SENDONCE_… and MAILCHIMP_… variable taken ou
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -13,8 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, available_timezones
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.core.errors import Unusable
@@ -23,10 +27,9 @@ from sendonce.settings import environment, render_env
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from tempfile import TemporaryDirectory
 
 MADE_UP_KEY: Final = "thisisamadeupkeyforthesandbox-us1"
-RUN_LIMIT_S: Final = 60
+RUN_LIMIT_S: Final = 90
 """A run ends itself after that (its deadline), so nothing here waits for one for ever."""
 ANSWER_S: Final = 20
 LOOK_S: Final = 0.03
@@ -57,7 +60,11 @@ class Desk:
 
 def make_desk(folder: Path, url: str, day: date, **more: str) -> Desk:
     """Make a desk in an empty scratch folder; `more` are settings beside the key, the address and the state."""
-    own = {"MAILCHIMP_API_KEY": MADE_UP_KEY, "MAILCHIMP_API_URL": url, "SENDONCE_STATE": str(folder / "state")}
+    own = {
+        "MAILCHIMP_API_KEY": MADE_UP_KEY,
+        "MAILCHIMP_API_URL": url,
+        "SENDONCE_STATE": str(folder / "state"),
+    }
     desk = Desk(folder, url, day, {**own, **more})
     desk.state.mkdir(mode=0o700)
     desk.env_file.touch(mode=0o600)
@@ -67,8 +74,6 @@ def make_desk(folder: Path, url: str, day: date, **more: str) -> Desk:
 
 def usable_zone(name: str) -> str:
     """Return a zone's name, or UTC if it cannot be used. Raise Unusable without any time zone data."""
-    from zoneinfo import available_timezones
-
     known = available_timezones()
     if not known:
         raise Unusable("This machine has no time zone data. Install it (tzdata) and run again.")
@@ -77,15 +82,11 @@ def usable_zone(name: str) -> str:
 
 def today(zone: str) -> date:
     """Return the date in that zone."""
-    from zoneinfo import ZoneInfo
-
     return SystemClock().now().astimezone(UTC if zone == "UTC" else ZoneInfo(zone)).date()
 
 
 def scratch(purpose: str) -> TemporaryDirectory[str]:
     """Make a scratch folder, for a `with` statement that removes it."""
-    from tempfile import TemporaryDirectory
-
     return TemporaryDirectory(prefix=f"sendonce-{purpose}-", ignore_cleanup_errors=True)
 
 
@@ -185,9 +186,6 @@ class Stage:
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """Ask the sandbox's control side. Raise Unusable if it does not answer, or says no."""
-        import json
-        from http.client import HTTPConnection, HTTPException
-
         connection = HTTPConnection("127.0.0.1", urlsplit(self.url).port, timeout=ANSWER_S)
         try:
             connection.request(method, f"/sandbox/{path}", json.dumps(body))

@@ -197,6 +197,13 @@ def test_a_number_that_is_never_reached_makes_no_listing() -> None:
         account.listed()
 
 
+def test_a_number_that_changes_from_page_to_page_makes_no_listing() -> None:
+    """The one that came meanwhile is on no page, though the first page's number is reached."""
+    account = Shifting(MANY, total=lambda calls: 1200 if calls == 1 else 1201)
+    with pytest.raises(NoAnswer, match="incomplete"):
+        account.listed()
+
+
 def test_a_number_that_is_too_small_makes_no_listing() -> None:
     """It contradicts the page it stands on."""
     with pytest.raises(NoAnswer, match="incomplete"):
@@ -300,7 +307,7 @@ def test_a_page_that_fails_once_is_read_again() -> None:
 
 
 def test_a_listing_was_not_made_before_its_time_however_slowly_it_came() -> None:
-    """The time is a lower bound: the first answer's Date less the time that its read took, retries included."""
+    """It is the time when we began to ask: the first answer's Date less what its read took, retries included."""
     clock = StoppedClock()
     empty = {"campaigns": [], "total_items": 0}
     acts = [problem(500), problem(500), says(200, empty, Date="Mon, 05 Jan 2026 08:00:30 GMT")]
@@ -311,7 +318,7 @@ def test_a_listing_was_not_made_before_its_time_however_slowly_it_came() -> None
 
 
 def test_a_listing_after_another_answer_was_not_made_before_that_one() -> None:
-    """The Date of the answer before it and the seconds since are a lower bound, too, and may be the better one."""
+    """The Date of the answer before it and the seconds since say more than a Date that is cut off."""
     clock = StoppedClock()
     empty = {"campaigns": [], "total_items": 0}
     acts = [

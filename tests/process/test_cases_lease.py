@@ -102,7 +102,9 @@ def test_a_look_at_the_lock_says_who_left_it_and_changes_nothing(left_locked: di
         assert "does not say who holds it" in said[kind]
 
 
-@pytest.mark.parametrize("kind", ["empty", "garbage", "foreign"])
+@pytest.mark.parametrize(
+    "kind", ["empty", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("garbage", "foreign"))]
+)
 def test_twenty_runs_that_watch_the_same_left_lock_send_once(kind: str, desk: Desk) -> None:
     desk.prepare()
     make(desk.lock_file, kind, LEASE_S)

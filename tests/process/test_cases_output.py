@@ -75,12 +75,7 @@ def test_standard_input_is_never_read(desk: Desk, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        "post=accept-503empty get=503empty after=send",
-        "post=503empty",
-        "post=accept-reset get=200html after=send",
-        "post=429",
-    ],
+    ["post=accept-503empty get=503empty after=send", "post=503empty", "post=429"],
 )
 def test_a_crontab_line_that_tries_again_after_a_75_sends_once_at_the_most(desk: Desk, faults: str) -> None:
     desk.sandbox.faults(faults)
@@ -222,8 +217,11 @@ def full_pipe() -> Iterator[IO[str]]:
 BROKEN = {"full disk": full_disk, "nobody reads": nobody_reads, "full pipe": full_pipe}
 
 
-@pytest.mark.parametrize("manner", [(), ("-v",), ("--json",), ("-q",)], ids=lambda m: " ".join(m) or "plain")
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    ("manner", "unbuffered"),
+    [((), ""), ((), "1"), (("-v",), "1"), (("--json",), "")],
+    ids=["plain", "unbuffered", "-v", "--json"],
+)
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_send_is_recorded_and_ends_with_0_though_nothing_can_be_said_of_it(
     desk: Desk, kind: str, unbuffered: str, manner: tuple[str, ...]
@@ -309,7 +307,7 @@ def long_ledger(desk: Desk, count: int) -> None:
 def test_a_reader_that_has_seen_enough_is_no_fault(desk: Desk) -> None:
     long_ledger(desk, 2000)
     for options in ([], ["--csv"], ["--json"]):
-        ended = shell(desk, 'set -o pipefail; "$@" | head -n 2', "ledger", "list", *options)
+        ended = shell(desk, 'set -o pipefail; "$@" | head -n 1', "ledger", "list", *options)
         assert ended.code in {0, 141}, ended
         assert ended.err == ""
         assert ended.out
@@ -479,7 +477,7 @@ def test_a_refusal_by_mailchimp_itself_is_said_once(desk: Desk) -> None:
     holds(desk, first, second, third)
 
 
-@pytest.mark.parametrize("faults", ["get=503bare", "post=429", "post=503bare"])
+@pytest.mark.parametrize("faults", ["get=503bare", "post=429"])
 def test_a_first_75_is_not_said_and_every_further_one_is(desk: Desk, faults: str) -> None:
     desk.sandbox.faults(faults)
     first, second, third = quietly(desk), quietly(desk), quietly(desk)

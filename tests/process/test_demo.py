@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sendonce.demo import READERS, DayCount, Verdict
+from support.processes import children, is_alive
 from support.runs import COMMAND, LIMIT_S, Ended, wait_until
 
 if TYPE_CHECKING:
@@ -68,23 +69,6 @@ def run(folder: Path, *arguments: str, **environ: str) -> Ended:
 
 def left_in(folder: Path) -> list[str]:
     return [path.name for path in (folder / "scratch").iterdir()]
-
-
-def children(pid: int) -> list[int]:
-    """Every process below a process."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        own = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-    return [*own, *(pid for child in own for pid in children(child))]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from itertools import count
 from typing import TYPE_CHECKING
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 SOURCES = ("draft", "replicate", "html")
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 LONG = "600"
-IS_FULL = os.environ.get("SENDONCE_TEST_FULL") == "1"
-"""Everything, not only a sample."""
 
 
 # --------------------------------------------------------------------------------------------------- SIGKILL
@@ -93,7 +90,9 @@ def _kill_at(desk: Desk, nth: int, moment: str, day: str) -> str | None:
     return str(sandbox.calls()[nth - 1]["name"])
 
 
-@pytest.mark.parametrize("source", SOURCES if IS_FULL else ["draft"])
+@pytest.mark.parametrize(
+    "source", ["draft", *(pytest.param(source, marks=pytest.mark.full) for source in ("replicate", "html"))]
+)
 def test_a_run_killed_at_any_change_of_a_file_is_finished_by_the_next(
     source: str, tmp_path: Path, make_desk: Callable[..., Desk]
 ) -> None:
@@ -286,6 +285,27 @@ def test_a_signal_while_the_ledger_is_written_lets_the_write_be_done_and_is_told
     let_pass(desk.sandbox, 60)
     assert desk.send().code == 0
     check_sent_once(desk)
+
+
+def test_a_signal_at_any_step_of_taking_the_lease_ends_the_run_in_order(
+    tmp_path: Path, make_desk: Callable[..., Desk]
+) -> None:
+    for nth in range(1, 6):
+        desk = make_desk()
+        day = f"2026-01-{nth:02}"
+        desk.prepare(day)
+        steps = {"open", "os.link", "os.rename", "os.remove"}
+        hook = signal_itself(
+            tmp_path / f"hook{nth}", signal.SIGTERM, events=steps, part="daily.lock", nth=nth
+        )
+        ended = desk.send(day=day, environ=hook)
+        assert ended.code == 75, ended
+        assert "SIGTERM" in ended.err
+        assert ended.err.count("\n") == 1, ended.err
+        assert desk.leftovers() == []
+        let_pass(desk.sandbox, 60)
+        assert desk.send(day=day).code == 0
+        check_sent_once(desk, day)
 
 
 def test_a_hangup_that_whoever_started_the_run_ignores_does_not_end_it(desk: Desk) -> None:

@@ -274,6 +274,32 @@ def test_the_lease_of_a_live_run_is_broken_only_by_force(make_desk: Callable[...
     check_sent_once(desk)
 
 
+def test_a_lease_that_is_renewed_while_it_is_broken_by_force_is_broken_all_the_same(
+    tmp_path: Path, make_desk: Callable[..., Desk]
+) -> None:
+    desk = make_desk(SENDONCE_TIMEOUT_SECONDS="60")
+    desk.prepare()
+    desk.sandbox.faults({"on": "listing", "word": "stall-before"})
+    holder = desk.start(*SEND)
+    with never_left_behind(holder):
+        wait_for_call(desk, "listing")
+        # between its look at the marker and the removal of it
+        hook = signal_itself(tmp_path / "hook", signal.SIGSTOP, events={"open"}, part="daily.lock.guard")
+        breaker = desk.start("lock", "break", "--yes", environ=hook)
+        with never_left_behind(breaker):
+            wait_until(lambda: has_stopped(breaker))
+            renewed_ns = desk.lock_file.stat().st_mtime_ns
+            wait_until(lambda: desk.lock_file.stat().st_mtime_ns != renewed_ns, what="a renewal")
+            assert _wake(breaker).code == 0
+        assert not desk.lock_file.exists()
+        holder.terminate()
+        holder.communicate()
+        assert holder.returncode == 75
+    desk.sandbox.faults()
+    assert desk.send().code == 0
+    check_sent_once(desk)
+
+
 def test_a_run_that_finds_another_at_work_is_no_success_and_says_who_in_one_line(
     make_desk: Callable[..., Desk],
 ) -> None:

@@ -4,7 +4,7 @@ python die_at.py CALL NTH STATE PYTHON -m MODULE ARGUMENTS…
 
 Runs the module as `PYTHON -m MODULE ARGUMENTS…` would, in this interpreter, and dies by SIGKILL right before the nth
 call: Python's audit events tell of most calls, `write` and `fsync` of module os are replaced. Of the events about
-files those count that are about the folder STATE. Output to the terminal is no call of os.write.
+files those count that are about the folder STATE.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Replace what module os has for changing a disk, for so long. Not for threads."""
-        made = {
+        made: dict[str, Callable[..., None]] = {
             "open": self._on_open,
             "write": self._on_write,
             "fsync": self._on_fsync,

@@ -61,4 +61,15 @@ def failing(call: str, nth: int, error: str, state: Path) -> list[str]:
 def _injecting(call: str, what: str, places: list[Path]) -> list[str]:
     names = NAMES[call]
     narrowed = [part for place in places for part in ("-P", str(place))]
-    return ["strace", "-f", "-qq", "-o", "/dev/null", *narrowed, "-e", f"trace={names}", "-e", f"inject={names}:{what}"]
+    return [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        *narrowed,
+        "-e",
+        f"trace={names}",
+        "-e",
+        f"inject={names}:{what}",
+    ]

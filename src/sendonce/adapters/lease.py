@@ -200,7 +200,7 @@ class FileLease:
                 f"The lease {self._path} is {describe(holder)}. A live run ends itself at its deadline, so "
                 f"breaking its lease is hardly ever needed. Nothing was changed; --yes breaks it anyway."
             )
-        if not self._remove(marker):
+        if not self._remove(marker, or_renewed=force):
             raise LeaseBusy(
                 f"The lease {self._path} has just changed hands. Nothing was changed; look again."
             )
@@ -356,10 +356,15 @@ class FileLease:
 
     # ---- removing ----
 
-    def _remove(self, marker: _Marker) -> bool:
-        """Remove the marker if it still is the very one that was looked at, and nobody else is at it."""
+    def _remove(self, marker: _Marker, *, or_renewed: bool = False) -> bool:
+        """Remove the marker if it still is the very one that was looked at, and nobody else is at it.
+
+        With `or_renewed` also if its holder has renewed it since.
+        """
         with self._guard() as is_held:
-            if not is_held or self._marker() != marker:
+            found = self._marker()
+            is_same = found == marker or (or_renewed and found is not None and marker.is_renewed_as(found))
+            if not is_held or not is_same:
                 return False
             try:
                 self._path.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sendonce.core.dates import day_of_title
@@ -67,19 +67,35 @@ def rebuild(campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime
 def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
     """What a rebuilt ledger holds: `new`, and of the old one what Mailchimp cannot know or does not contradict.
 
-    That is a send whose outcome is open, a skipped date, and the times and tries of a date that was sent.
+    A date that Mailchimp shows as mailed is sent. Any other stays as it was if it was sent, skipped or ever asked to
+    be sent: a campaign that somebody deleted or renamed must not make room for a second one.
     """
     by_date = {batch.date: batch for batch in new}
     for batch in old:
         rebuilt = by_date.get(batch.date)
-        if rebuilt is None or rebuilt.state is not State.SENT:
-            if batch.state in {State.SENDING, State.SKIPPED}:
-                by_date[batch.date] = batch
-        elif batch.state is State.SENT and {e.id for e in rebuilt.campaigns} <= {
-            e.id for e in batch.campaigns
-        }:
+        if rebuilt is not None and rebuilt.state is State.SENT:
+            by_date[batch.date] = _remembering(rebuilt, batch)
+        elif batch.state in {State.SENT, State.SKIPPED} or any(e.requested_at for e in batch.campaigns):
             by_date[batch.date] = batch
     return tuple(by_date[date] for date in sorted(by_date))
+
+
+def _remembering(rebuilt: Batch, old: Batch) -> Batch:
+    """A date that was mailed, with the requests and tries that only the old ledger knows of."""
+    known = {entry.id: entry for entry in old.campaigns}
+    mailed = {entry.id for entry in rebuilt.campaigns}
+    if old.state is State.SENT and mailed <= set(known):
+        return old
+    entries = tuple(_with_request(entry, known.get(entry.id)) for entry in rebuilt.campaigns)
+    asked = (e for e in old.campaigns if e.id not in mailed and e.requested_at is not None)
+    former = tuple(replace(entry, role="former") for entry in asked)
+    return replace(rebuilt, nonce=old.nonce, attempts=old.attempts, campaigns=(*entries, *former))
+
+
+def _with_request(entry: Entry, known: Entry | None) -> Entry:
+    if known is None or known.requested_at is None:
+        return entry
+    return replace(entry, by="sendonce", requested_at=known.requested_at, gave_up_at=known.gave_up_at)
 
 
 def _difference(batch: Batch, of_day: list[Campaign], by_id: dict[str, Campaign]) -> str:

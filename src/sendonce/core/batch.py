@@ -63,7 +63,7 @@ from sendonce.core.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from sendonce.core.decide import Rules
@@ -109,6 +109,45 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
                 by_id[entry.id] = shown
     listing = mailer.listing()
     return Look(listing.at, tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key)), by_id)
+
+
+def mailed_earlier(page: Page, mailer: Mailer, witness: Witness) -> Iterator[tuple[Batch, Campaign]]:
+    """Yield the earlier batches whose end was open and that were mailed. One that cannot be read holds nothing up."""
+    for batch in page.open_earlier[-EARLIER_READ_AT_MOST:]:
+        main = batch.main
+        if main is None:
+            continue
+        try:
+            campaign = mailer.campaign(main.id, tries=1)
+        except (NoAnswer, CredentialsRejected, Refused) as fault:
+            witness.warn(f"{batch.date}: campaign {main.id} could not be read. {fault.message}")
+            return
+        if campaign is None or campaign.is_draft:
+            witness.warn(
+                f"{batch.date}: campaign {main.id} "
+                f"{'is gone from Mailchimp' if campaign is None else 'is not sent'} although the ledger "
+                f"says {batch.state}; nothing is sent for an earlier date without --date {batch.date}."
+            )
+        elif campaign.is_mailed:
+            yield batch, campaign
+        elif campaign.status != "schedule":
+            witness.warn(f'{batch.date}: campaign {main.id} is "{campaign.status}" in Mailchimp.')
+
+
+def alarm_of_earlier(batch: Batch, campaign: Campaign) -> str:
+    """What to say of an earlier batch that reached nobody; empty if it reached somebody or is still being mailed."""
+    if campaign.status != "sent" or campaign.emails_sent != 0:
+        return ""
+    return f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent)."
+
+
+def with_alarms(outcome: Outcome, alarms: list[str]) -> Outcome:
+    """Put alarms into an outcome. A 75 says none of them: nothing is recorded then, and the next run finds them again."""
+    if not alarms or outcome.ending is Ending.TEMPORARY:
+        return outcome
+    is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
+    ending = Ending.ALARM if is_fine else outcome.ending
+    return replace(outcome, message=" ".join([outcome.message, *alarms]), ending=ending)
 
 
 class Run:
@@ -196,8 +235,8 @@ class Run:
             case Settle(campaign, until):
                 return self._unsettled(campaign, until)
             case Forget(campaign_id):
-                self._write(replace(self._batch, campaigns=_without(self._batch, campaign_id)))
-                return replace(look, by_id={k: v for k, v in look.by_id.items() if k != campaign_id})
+                self._write(without(self._batch, campaign_id))
+                return look.without(campaign_id)
             case Intend():
                 self._write(replace(self._batch, state=State.PLANNED, nonce=self._new_nonce(), reason=""))
                 return look
@@ -222,37 +261,14 @@ class Run:
     # ------------------------------------------------------------------------------------------- before the send
 
     def _read_earlier(self) -> None:
-        """Earlier batches whose end is not known yet. One that cannot be read holds nothing up.
-
-        What is found is recorded with the end of this run, so that no alarm is on record and was never heard.
-        """
-        for batch in self._known.open_earlier[-EARLIER_READ_AT_MOST:]:
-            main = batch.main
-            if main is None:
-                continue
-            try:
-                campaign = self._mailer.campaign(main.id, tries=1)
-            except (NoAnswer, CredentialsRejected, Refused) as fault:
-                self._witness.warn(f"{batch.date}: campaign {main.id} could not be read. {fault.message}")
-                return
-            if campaign is None or campaign.is_draft:
-                self._witness.warn(
-                    f"{batch.date}: campaign {main.id} "
-                    f"{'is gone from Mailchimp' if campaign is None else 'is not sent'} although the ledger "
-                    f"says {batch.state}; nothing is sent for an earlier date without --date {batch.date}."
-                )
-            elif campaign.is_mailed:
-                self._found_earlier(batch, campaign)
-            elif campaign.status != "schedule":
-                self._witness.warn(f'{batch.date}: campaign {main.id} is "{campaign.status}" in Mailchimp.')
-
-    def _found_earlier(self, batch: Batch, campaign: Campaign) -> None:
-        entry = self._mailed(batch, campaign)
-        if batch.state is State.SENT and entry == batch.main:
-            return
-        self._earlier.append(replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason=""))
-        if entry.emails_sent == 0:
-            self._alarms.append(f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent).")
+        """What became of earlier batches is recorded with the end of this run: no alarm is on record unheard."""
+        for batch, campaign in mailed_earlier(self._known, self._mailer, self._witness):
+            entry = self._mailed(batch, campaign)
+            if batch.state is not State.SENT or entry != batch.main:
+                ended = replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason="")
+                self._earlier.append(ended)
+            if alarm := alarm_of_earlier(batch, campaign):
+                self._alarms.append(alarm)
 
     def _create(self, look: Look) -> Look:
         title = created_title(self._rules.title_key, self._batch.nonce)
@@ -551,16 +567,13 @@ class Run:
 
     def _finish(self, outcome: Outcome, batch: Batch) -> Outcome:
         """Record, then speak."""
-        is_last = outcome.ending is not Ending.TEMPORARY  # else the next run reads it all again, and alarms
-        if self._alarms and is_last:
-            text = " ".join([outcome.message, *self._alarms])
-            is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
-            outcome = replace(outcome, message=text, ending=Ending.ALARM if is_fine else outcome.ending)
+        outcome = with_alarms(outcome, self._alarms)
         is_hushed = self._is_hushed(outcome)
         try:
             self._record_end(batch, outcome)
-            for earlier in self._earlier if is_last else ():
-                self._save(earlier)
+            if outcome.ending is not Ending.TEMPORARY:
+                for earlier in self._earlier:
+                    self._save(earlier)
         except (Unusable, Temporary) as fault:
             if self._known.batch.state is State.SENT:
                 return replace(outcome, notes=(f"The end of this run could not be recorded. {fault.message}",))
@@ -686,8 +699,9 @@ def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
     return tuple(entry if e.id == entry.id else e for e in batch.campaigns)
 
 
-def _without(batch: Batch, campaign_id: str) -> tuple[Entry, ...]:
-    return tuple(e for e in batch.campaigns if e.id != campaign_id)
+def without(batch: Batch, campaign_id: str) -> Batch:
+    """The batch as if it had never heard of the campaign."""
+    return replace(batch, campaigns=tuple(e for e in batch.campaigns if e.id != campaign_id))
 
 
 def local_time(time: datetime, rules: Rules) -> str:

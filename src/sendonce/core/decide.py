@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,10 @@ class Look:
             if known is None or (known.is_draft and not listed.is_draft):
                 seen[listed.id] = listed
         return tuple(seen.values())
+
+    def without(self, campaign_id: str) -> Look:
+        """The same look as if the campaign had not been read by id."""
+        return replace(self, by_id={known: c for known, c in self.by_id.items() if known != campaign_id})
 
 
 @dataclass(frozen=True)

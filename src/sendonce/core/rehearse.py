@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from sendonce.core.batch import is_out_of_patience, local_time, look_at
+from sendonce.core.batch import (
+    alarm_of_earlier,
+    is_out_of_patience,
+    local_time,
+    look_at,
+    mailed_earlier,
+    with_alarms,
+    without,
+)
 from sendonce.core.decide import (
     Adopt,
     Build,
@@ -44,13 +52,16 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
     page = ports.store.load(rules.date)
     if (already := settled(page.batch)) is not None:
         return already
+    ports.store.check_writable()
+    earlier = mailed_earlier(page, ports.mailer, ports.witness)
+    alarms = [alarm for batch, campaign in earlier if (alarm := alarm_of_earlier(batch, campaign))]
     look = look_at(page, ports.mailer, rules)
     now = ports.mailer.now()
     step = decide(page, look, now, rules, Done())
     if isinstance(step, Forget):
-        page = replace(page, batch=replace(page.batch, campaigns=()))
-        step = decide(page, replace(look, by_id={}), now, rules, Done())
-    return _foretell(step, page, rules, ports)
+        page = replace(page, batch=without(page.batch, step.campaign_id))
+        step = decide(page, look.without(step.campaign_id), now, rules, Done())
+    return with_alarms(_foretell(step, page, rules, ports), alarms)
 
 
 def _foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
@@ -66,7 +77,11 @@ def _foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
         case Scheduled(campaign, is_on_date):
             ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
             at = "an unknown time" if campaign.send_time is None else local_time(campaign.send_time, rules)
-            return say(ending, f"{_named(campaign)} is scheduled in Mailchimp for {at}; nothing would be sent.", campaign)
+            return say(
+                ending,
+                f"{_named(campaign)} is scheduled in Mailchimp for {at}; nothing would be sent.",
+                campaign,
+            )
         case Refuse(reason, campaign):
             return say(Ending.REFUSED, f"{reason} A run would refuse.", campaign)
         case GiveWay(reason):
@@ -90,8 +105,14 @@ def _already_mailed(campaigns: tuple[Campaign, ...], say: Say) -> Outcome:
         ids = ", ".join(c.id for c in campaigns)
         return say(Ending.ALARM, f"More than one campaign of the date was mailed: {ids}.", first)
     if first.status == "sent" and first.emails_sent == 0:
-        return say(Ending.ALARM, f"{_named(first)} was mailed to nobody (0 emails sent); nothing would be sent.", first)
-    return say(Ending.FOUND_SENT, f"Mailchimp shows {_named(first)} as {first.status}; nothing would be sent.", first)
+        return say(
+            Ending.ALARM,
+            f"{_named(first)} was mailed to nobody (0 emails sent); nothing would be sent.",
+            first,
+        )
+    return say(
+        Ending.FOUND_SENT, f"Mailchimp shows {_named(first)} as {first.status}; nothing would be sent.", first
+    )
 
 
 def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
@@ -115,11 +136,21 @@ def _would_send(campaign: Campaign, page: Page, rules: Rules, ports: Ports, say:
         return say(Ending.WOULD_SEND, f"Would write {_named(campaign)} anew and send it to {whom}.", campaign)
     checklist = ports.mailer.checklist(campaign.id)
     if checklist.is_ready:
-        return say(Ending.WOULD_SEND, f"Would send {_named(campaign)} to {whom}; Mailchimp's checklist is ready.", campaign)
+        return say(
+            Ending.WOULD_SEND,
+            f"Would send {_named(campaign)} to {whom}; Mailchimp's checklist is ready.",
+            campaign,
+        )
     said = "; ".join(checklist.errors) or "no reason given"
     if checklist.waits_for_recipients and not is_out_of_patience(campaign, ports.mailer.now()):
-        return say(Ending.TEMPORARY, f"Mailchimp is not done with the recipients of {_named(campaign)}: {said}", campaign)
-    return say(Ending.REFUSED, f"Mailchimp's checklist does not call {_named(campaign)} ready: {said}", campaign)
+        return say(
+            Ending.TEMPORARY,
+            f"Mailchimp is not done with the recipients of {_named(campaign)}: {said}",
+            campaign,
+        )
+    return say(
+        Ending.REFUSED, f"Mailchimp's checklist does not call {_named(campaign)} ready: {said}", campaign
+    )
 
 
 def _todays_spec(ports: Ports) -> Spec:

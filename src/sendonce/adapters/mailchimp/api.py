@@ -104,7 +104,6 @@ class Mailchimp:
         then a campaign may be on neither although the number is right.
         """
         began_s = self._clock.monotonic()
-        asked_at = self.now() if self._date is not None else None
         at: datetime | None = None
         found: dict[str, Campaign] = {}
         total = end = 0
@@ -112,9 +111,9 @@ class Mailchimp:
             start = max(0, end - 1)
             page, page_total = self._page(start)
             if at is None:
-                # made by the server after we began to ask: two lower bounds, and the later one holds too
-                answered = self.now() - timedelta(seconds=self._clock.monotonic() - began_s)
-                at, total = max(answered, asked_at or answered), page_total
+                # when we began to ask, by Mailchimp's clock: it was not made before that
+                at = self.now() - timedelta(seconds=self._clock.monotonic() - began_s)
+                total = page_total
             is_joined = not found or any(c.id in found for c in page)
             if page_total != total or not is_joined or start + len(page) <= end:
                 break

@@ -182,20 +182,24 @@ class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
         headers: Any = None,
         body: Any = None,
     ) -> requests.Response:
-        """Make the request once, and keep what comes back."""
+        """Make the request once, over a connection of its own, and keep what comes back.
+
+        On one that is kept, and that the server drops meanwhile, a send could only end unclear; and what an odd
+        answer left behind on it would be read as the next.
+        """
         attempt = self._transport.attempt
-        if method != "GET":
-            # on a kept connection that the server has dropped meanwhile, a write could only end unclear
+        try:
+            attempt.response = self._session.request(
+                method,
+                url,
+                params=query_params,
+                headers=headers,
+                data=None if method == "GET" else json.dumps(body),
+                timeout=(min(CONNECT_TIMEOUT_S, attempt.limit_s), attempt.limit_s),
+                allow_redirects=False,
+            )
+        finally:
             self._session.close()
-        attempt.response = self._session.request(
-            method,
-            url,
-            params=query_params,
-            headers=headers,
-            data=None if method == "GET" else json.dumps(body),
-            timeout=(min(CONNECT_TIMEOUT_S, attempt.limit_s), attempt.limit_s),
-            allow_redirects=False,
-        )
         return attempt.response
 
 
@@ -290,12 +294,6 @@ class _Transport(HTTPAdapter):
             def connect(self) -> None:
                 super().connect()
                 transport.attempt.is_connected = True
-
-            def request(self, *args: Any, **kwargs: Any) -> None:
-                if self.sock is not None and not transport.attempt.is_connected:  # kept from the last one
-                    transport.attempt.watch(self.sock)
-                    transport.attempt.is_connected = True
-                super().request(*args, **kwargs)
 
         class Secure(Plain, HTTPSConnection):
             pass

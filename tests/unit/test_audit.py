@@ -1,0 +1,290 @@
+"""`ledger verify` and `ledger rebuild`: where ledger and Mailchimp differ, and a ledger made anew."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sendonce.core.audit import Finding, merge, rebuild, verify
+from sendonce.core.ledger import empty
+from sendonce.core.model import Attempt, Batch, Campaign, Entry, State
+
+PATTERN = "Digest {date}"
+JOB = "digest"
+DAY = "2026-11-30"
+KEY = "Digest 2026-11-30"
+NOW = datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
+SENT_AT = datetime(2026, 11, 30, 8, 0, 5, tzinfo=UTC)
+ASKED_AT = datetime(2026, 11, 30, 8, 0, 4, tzinfo=UTC)
+A, B = "aaaaaa", "bbbbbb"
+
+
+def campaign(id: str = A, status: str = "sent", title: str = KEY, **fields: Any) -> Campaign:  # noqa: A002 - as the API names it
+    shown: dict[str, Any] = {"type": "regular", "list_id": "list1", "create_time": None, "web_id": 4711}
+    if status in {"sent", "sending", "schedule"}:
+        shown["send_time"] = SENT_AT
+    if status == "sent":
+        shown["emails_sent"] = 4812
+    return Campaign(id, title, status, **(shown | fields))
+
+
+def batch(state: State, *entries: Entry, date: str = DAY, **fields: Any) -> Batch:
+    return Batch(date, state, campaigns=entries, **fields)
+
+
+def entry(id: str = A, **fields: Any) -> Entry:  # noqa: A002 - as the ledger names it
+    return Entry(id, KEY, **fields)
+
+
+# ------------------------------------------------------------------------------------------------------------- verify
+
+
+def said(batches: list[Batch], campaigns: list[Campaign]) -> list[str]:
+    """Return what verify says of DAY; anything it says of another date fails."""
+    found = verify(batches, campaigns, PATTERN, JOB)
+    assert all(finding.date == DAY for finding in found)
+    return [finding.said for finding in found]
+
+
+@pytest.mark.parametrize("status", ["sent", "sending"])
+def test_a_batch_that_both_call_sent_is_no_finding(status: str) -> None:
+    assert said([batch(State.SENT, entry())], [campaign(status=status)]) == []
+
+
+@pytest.mark.parametrize("state", [State.PLANNED, State.READY, State.SENDING, State.REFUSED])
+@pytest.mark.parametrize("status", ["save", "schedule", "paused"])
+def test_a_batch_that_was_not_mailed_is_no_finding(state: State, status: str) -> None:
+    assert said([batch(state, entry())], [campaign(status=status)]) == []
+
+
+def test_a_sent_batch_whose_campaign_is_not_there_is_a_finding() -> None:
+    assert said([batch(State.SENT, entry())], []) == [
+        "the ledger says sent, and campaign aaaaaa is not in Mailchimp's list under the date's title"
+    ]
+
+
+def test_a_sent_batch_whose_campaign_has_another_title_now_is_a_finding() -> None:
+    found = said([batch(State.SENT, entry())], [campaign(title="Renamed")])
+    assert len(found) == 1
+    assert "not in Mailchimp's list" in found[0]
+
+
+@pytest.mark.parametrize("status", ["save", "schedule", "paused", "no such word"])
+def test_a_sent_batch_whose_campaign_was_not_mailed_is_a_finding(status: str) -> None:
+    assert said([batch(State.SENT, entry())], [campaign(status=status)]) == [
+        f'the ledger says sent, and Mailchimp shows campaign aaaaaa as "{status}"'
+    ]
+
+
+@pytest.mark.parametrize("state", [State.PLANNED, State.READY, State.SENDING, State.REFUSED, State.SKIPPED])
+def test_a_campaign_that_was_mailed_and_is_not_recorded_as_sent_is_a_finding(state: State) -> None:
+    assert said([batch(state)], [campaign()]) == [
+        f"the ledger says {state.value}, and Mailchimp has mailed aaaaaa (sent)"
+    ]
+
+
+def test_a_second_campaign_that_was_mailed_is_a_finding() -> None:
+    found = said([batch(State.SENT, entry(A))], [campaign(A), campaign(B, "sending")])
+    assert found == ["Mailchimp has mailed more than the ledger knows: bbbbbb"]
+
+
+def test_two_campaigns_that_were_mailed_stay_a_finding_though_both_are_recorded() -> None:
+    both = batch(State.SENT, entry(A), entry(B, role="twin"))
+    assert said([both], [campaign(A), campaign(B)]) == ["more than one campaign was mailed: aaaaaa, bbbbbb"]
+
+
+def test_a_draft_beside_the_campaign_that_was_mailed_is_no_finding() -> None:
+    assert said([batch(State.SENT, entry(A))], [campaign(A), campaign(B, "save")]) == []
+
+
+def test_a_date_without_record_whose_campaign_was_mailed_is_a_finding() -> None:
+    assert said([], [campaign(A), campaign(B, "paused")]) == [
+        "the ledger has no record, Mailchimp has aaaaaa (sent), bbbbbb (paused)"
+    ]
+
+
+def test_a_date_without_record_that_has_only_drafts_is_no_finding() -> None:
+    assert said([], [campaign(status="save")]) == []
+
+
+def test_campaigns_of_other_names_are_nobodys_business() -> None:
+    names = [
+        "Newsletter",
+        "Digest",
+        "Digest 2026-11-31",
+        "Digest 2026-11-30 (copy 01)",
+        "Digest 2026-11-30 [x]",
+    ]
+    assert said([], [campaign(title=name) for name in names]) == []
+
+
+def test_a_title_with_a_nonce_is_of_the_date_too() -> None:
+    assert said([batch(State.SENT, entry())], [campaign(title=f"{KEY} [5e0e96f7]")]) == []
+
+
+def test_findings_come_in_the_order_of_their_dates() -> None:
+    batches = [batch(State.SENT, Entry("c", "x"), date=day) for day in ("2026-11-29", "2026-12-02")]
+    campaigns = [campaign("d", title="Digest 2026-12-01"), campaign("e", title="Digest 2026-11-28")]
+    found = verify(batches, campaigns, PATTERN, JOB)
+    assert [f.date for f in found] == ["2026-11-28", "2026-11-29", "2026-12-01", "2026-12-02"]
+    assert found[0] == Finding("2026-11-28", "the ledger has no record, Mailchimp has e (sent)")
+
+
+def test_a_sent_record_without_a_campaign_and_a_mailed_one_is_a_finding() -> None:
+    assert said([batch(State.SENT)], [campaign()]) == [
+        "the ledger says sent, and Mailchimp has mailed aaaaaa (sent)"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ rebuild
+
+
+def rebuilt(*campaigns: Campaign) -> Batch:
+    """Return the one batch that these campaigns make; more or less than one fails."""
+    (only,) = rebuild(campaigns, PATTERN, JOB, NOW)
+    return only
+
+
+def test_a_sent_campaign_makes_a_sent_batch() -> None:
+    assert rebuilt(campaign()) == Batch(
+        DAY,
+        State.SENT,
+        campaigns=(Entry(A, KEY, web_id=4711, by="unknown", sent_at=SENT_AT, emails_sent=4812),),
+    )
+
+
+def test_a_campaign_that_is_being_mailed_makes_a_sent_batch_with_its_number_open() -> None:
+    made = rebuilt(campaign(status="sending", emails_sent=0, send_time=None))
+    assert (made.state, made.campaigns[0].emails_sent, made.campaigns[0].sent_at) == (State.SENT, None, NOW)
+
+
+def test_two_that_were_mailed_are_main_and_twin_the_sent_one_first() -> None:
+    made = rebuilt(campaign(A, "sending"), campaign(B, "sent"))
+    assert [(e.id, e.role) for e in made.campaigns] == [(B, "main"), (A, "twin")]
+
+
+@pytest.mark.parametrize("other", ["save", "schedule", "paused"])
+def test_what_was_mailed_comes_before_everything_else(other: str) -> None:
+    made = rebuilt(campaign(A, other), campaign(B, "sent"))
+    assert (made.state, [e.id for e in made.campaigns]) == (State.SENT, [B])
+
+
+def test_a_scheduled_campaign_is_planned_and_keeps_its_time() -> None:
+    made = rebuilt(campaign(A, "paused"), campaign(B, "schedule"))
+    assert made == Batch(DAY, State.PLANNED, campaigns=(Entry(B, KEY, web_id=4711, scheduled_for=SENT_AT),))
+
+
+@pytest.mark.parametrize("status", ["paused", "canceled", "archived", "no such word"])
+def test_any_other_status_past_save_is_refused_with_its_reason(status: str) -> None:
+    made = rebuilt(campaign(A, status))
+    assert (made.state, made.reason) == (State.REFUSED, f'Campaign aaaaaa is "{status}" in Mailchimp.')
+
+
+def test_drafts_and_other_names_make_nothing() -> None:
+    assert rebuild([campaign(status="save"), campaign(title="Newsletter")], PATTERN, JOB, NOW) == ()
+
+
+def test_batches_come_in_the_order_of_their_dates() -> None:
+    campaigns = [
+        campaign("c", title="Digest 2026-12-01"),
+        campaign("d", title="Digest 2026-11-28 [5e0e96f7]"),
+    ]
+    assert [b.date for b in rebuild(campaigns, PATTERN, JOB, NOW)] == ["2026-11-28", "2026-12-01"]
+
+
+# -------------------------------------------------------------------------------------------------------------- merge
+
+ASKED = entry(requested_at=ASKED_AT)
+DONE = entry(requested_at=ASKED_AT, sent_at=SENT_AT, emails_sent=4812)
+ATTEMPTS = (Attempt("r1", "web1", 812, started_at=ASKED_AT),)
+FROM_MAILCHIMP = rebuilt(campaign())
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        batch(State.SENDING, ASKED, attempts=ATTEMPTS),
+        batch(State.SENT, DONE, attempts=ATTEMPTS),
+        batch(State.SKIPPED, reason="a holiday"),
+        batch(State.READY, ASKED),
+        batch(State.REFUSED, ASKED, reason="400."),
+    ],
+    ids=[
+        "an open send",
+        "a sent date",
+        "a skipped date",
+        "a send that was answered",
+        "a send that was refused",
+    ],
+)
+@pytest.mark.parametrize(
+    "new", [(), (rebuilt(campaign(status="paused")),), (rebuilt(campaign(status="schedule")),)],
+    ids=["nothing", "paused", "scheduled"],
+)  # fmt: skip
+def test_what_mailchimp_cannot_know_stays_as_long_as_it_shows_nothing_mailed(
+    old: Batch, new: tuple[Batch, ...]
+) -> None:
+    assert merge([old], new) == (old,)
+
+
+@pytest.mark.parametrize("state", [State.PLANNED, State.READY, State.REFUSED])
+def test_what_a_run_finds_again_by_itself_is_left_out(state: State) -> None:
+    assert merge([batch(state, entry(), nonce="5e0e96f7")], []) == ()
+
+
+def test_a_sent_date_keeps_its_times_and_tries_where_mailchimp_says_the_same() -> None:
+    old = batch(State.SENT, DONE, attempts=ATTEMPTS)
+    assert merge([old], [FROM_MAILCHIMP]) == (old,)
+
+
+def test_a_sent_date_of_which_mailchimp_knows_another_campaign_is_as_mailchimp_says() -> None:
+    old = batch(State.SENT, entry(B, sent_at=SENT_AT))
+    (made,) = merge([old], [FROM_MAILCHIMP])
+    assert (made.state, made.main and made.main.id) == (State.SENT, A)
+
+
+@pytest.mark.parametrize("state", [State.SENDING, State.READY, State.REFUSED])
+def test_a_date_that_was_mailed_is_sent_and_keeps_what_was_requested(state: State) -> None:
+    old = batch(state, ASKED, nonce="5e0e96f7", attempts=ATTEMPTS)
+    (made,) = merge([old], [FROM_MAILCHIMP])
+    assert made == Batch(
+        DAY,
+        State.SENT,
+        nonce="5e0e96f7",
+        campaigns=(
+            Entry(
+                A,
+                KEY,
+                web_id=4711,
+                by="sendonce",
+                requested_at=ASKED_AT,
+                sent_at=SENT_AT,
+                emails_sent=4812,
+            ),
+        ),
+        attempts=ATTEMPTS,
+    )
+
+
+def test_a_request_for_another_campaign_than_the_mailed_one_stays_on_record() -> None:
+    old = batch(State.SENDING, entry(B, requested_at=ASKED_AT))
+    (made,) = merge([old], [FROM_MAILCHIMP])
+    assert [(e.id, e.role, e.requested_at) for e in made.campaigns] == [
+        (A, "main", None),
+        (B, "former", ASKED_AT),
+    ]
+
+
+def test_a_skipped_date_that_was_mailed_all_the_same_is_sent() -> None:
+    (made,) = merge([batch(State.SKIPPED, reason="a holiday")], [FROM_MAILCHIMP])
+    assert (made.state, made.reason) == (State.SENT, "")
+
+
+def test_a_merged_ledger_can_be_written_and_is_in_the_order_of_its_dates() -> None:
+    old = [batch(State.SENDING, ASKED), batch(State.SKIPPED, date="2026-12-03", reason="a holiday")]
+    new = [rebuilt(campaign()), rebuilt(campaign(B, title="Digest 2026-12-01"))]
+    merged = merge(old, new)
+    assert [b.date for b in merged] == [DAY, "2026-12-01", "2026-12-03"]
+    assert empty(JOB, "us19.api.mailchimp.com").rebuilt(merged).batches() == merged

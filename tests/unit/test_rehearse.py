@@ -1,0 +1,425 @@
+"""A dry run: it reads only, and ends as the run would end that is started in its place."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sendonce.core.batch import Run
+from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
+from sendonce.core.model import Attempt, Batch, Checklist, Ending, Entry, No, NotSent, Source, State
+from sendonce.core.rehearse import rehearse
+from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from support.world import Made
+
+CREATED = f"{KEY} [00000001]"
+READS = {
+    "store.load",
+    "store.check_writable",
+    "mailer.campaign",
+    "mailer.listing",
+    "mailer.checklist",
+    "mailer.audience_size",
+    "mailer.now",
+    "source.spec",
+    "witness.warn",
+}
+EARLIER = "2026-11-27"
+
+
+def world_of(source: Source, **fields: Any) -> World:
+    world = World(source, **fields)
+    if source is Source.DRAFT:
+        world.account.add()
+    return world
+
+
+def first(world: World) -> Made:
+    return next(iter(world.account.campaigns.values()))
+
+
+# ---- worlds in which a run may find itself; each changes one in which a run would send ----
+
+
+def crashed_at_the_send(world: World) -> None:
+    world.run(on={"mailer.send": [before(Crash())]})
+
+
+def settled(world: World) -> None:
+    crashed_at_the_send(world)
+    world.pass_time(310)
+
+
+def sent_without_an_answer(world: World) -> None:
+    world.run(on={"mailer.send": [after(Crash())]})
+
+
+def deleted_while_open(world: World) -> None:
+    crashed_at_the_send(world)
+    world.account.campaigns.clear()
+
+
+def renamed_while_open(world: World) -> None:
+    crashed_at_the_send(world)
+    first(world).title = "Not today"
+
+
+def paused_while_open(world: World) -> None:
+    crashed_at_the_send(world)
+    first(world).status = "paused"
+
+
+def scheduled_while_open(world: World) -> None:
+    crashed_at_the_send(world)
+    world.account.schedule(first(world), world.now_s + 60)
+
+
+def checklist_says_no_while_open(world: World) -> None:
+    settled(world)
+    world.account.not_ready = ("Subject is missing",)
+
+
+def throttled(world: World) -> None:
+    world.run(on={"mailer.send": [answering(NotSent(No.THROTTLED, "429."))]})
+
+
+def reset_while_open(world: World) -> None:
+    crashed_at_the_send(world)
+    world.reset()
+
+
+def reset_and_settled(world: World) -> None:
+    settled(world)
+    world.reset()
+
+
+def reset_after_it_was_sent(world: World) -> None:
+    sent_without_an_answer(world)
+    world.reset()
+
+
+def recorded_draft_deleted(world: World) -> None:
+    throttled(world)
+    world.disk.put(replace(world.record(), campaigns=(Entry("dead00", KEY),)))
+
+
+def recorded_draft_deleted_and_none_left(world: World) -> None:
+    recorded_draft_deleted(world)
+    world.account.campaigns.clear()
+
+
+def recorded_draft_deleted_and_an_open_send_reset(world: World) -> None:
+    reset_while_open(world)
+    world.disk.put(Batch(DAY, State.READY, campaigns=(Entry("dead00", KEY),)))
+
+
+def recorded_draft_deleted_and_a_former_one_sent_under_another_name(world: World) -> None:
+    asked = datetime(2026, 11, 30, 7, 0, tzinfo=UTC)
+    former = world.account.add("Renamed", status="sent")
+    entries = (Entry("dead00", KEY), Entry(former.id, KEY, role="former", requested_at=asked))
+    world.disk.put(Batch(DAY, State.READY, campaigns=entries))
+
+
+def sent(world: World) -> None:
+    world.run()
+
+
+def skipped(world: World) -> None:
+    world.disk.put(Batch(DAY, State.SKIPPED, reason="a holiday"))
+
+
+def ledger_lost(world: World) -> None:
+    world.run()
+    world.disk.data = None
+
+
+def sent_by_hand(world: World) -> None:
+    world.account.add(status="sent")
+
+
+def being_mailed(world: World) -> None:
+    world.account.mailing_s = 3600
+    world.account.add(status="sending")
+
+
+def mailed_twice(world: World) -> None:
+    world.account.add(status="sent")
+    world.account.add(CREATED, status="sent")
+
+
+def mailed_to_nobody(world: World) -> None:
+    world.account.add(status="sent", emails_sent=0)
+
+
+def scheduled(world: World) -> None:
+    world.account.schedule(world.account.add(CREATED), 3600)
+
+
+def scheduled_elsewhen(world: World) -> None:
+    world.account.schedule(world.account.add(CREATED), 24 * 3600)
+
+
+def scheduled_at_no_time(world: World) -> None:
+    world.account.add(CREATED, status="schedule")
+
+
+def paused(world: World) -> None:
+    world.account.add(status="paused")
+
+
+def no_such_status(world: World) -> None:
+    world.account.add(status="reticulating")
+
+
+def two_drafts(world: World) -> None:
+    world.account.add()
+    world.account.add()
+
+
+def two_audiences(world: World) -> None:
+    world.account.add(list_id="list1")
+    world.account.add(list_id="list2")
+
+
+def another_type(world: World) -> None:
+    world.account.campaigns.clear()
+    world.account.add(kind="rss")
+
+
+def nothing_at_all(world: World) -> None:
+    world.account.campaigns.clear()
+
+
+def a_draft_of_a_person(world: World) -> None:
+    world.account.campaigns.clear()
+    world.account.add()
+
+
+def a_draft_without_create_time(world: World) -> None:
+    world.account.campaigns.clear()
+    world.account.add(is_undated=True)
+
+
+def crashed_before_the_create(world: World) -> None:
+    world.run(on={"mailer.create": [before(Crash())], "mailer.checklist": [before(Crash())]})
+
+
+def crashed_after_the_create(world: World) -> None:
+    world.run(on={"mailer.create": [after(Crash())], "mailer.checklist": [before(Crash())]})
+
+
+def refused_before(world: World) -> None:
+    world.run(on={"mailer.listing": [before(Refused("403."))]})
+
+
+def temporary_before(world: World) -> None:
+    world.run(on={"mailer.listing": [before(NoAnswer("503."))]})
+
+
+def disk_full(world: World) -> None:
+    world.disk.is_full = True
+
+
+def earlier(state: State, *, audience: int, status: str = "sent") -> Callable[[World], None]:
+    """An earlier batch whose number of recipients is still open."""
+
+    def world(world: World) -> None:
+        world.account.mailing_s = 3600 if status == "sending" else 0
+        made = world.account.add("Digest 2026-11-27", status=status, emails_sent=audience)
+        asked = datetime(2026, 11, 27, 8, tzinfo=UTC)
+        world.disk.put(Batch(EARLIER, state, campaigns=(Entry(made.id, made.title, requested_at=asked),)))
+
+    return world
+
+
+def no_draft_and_an_earlier_alarm(world: World) -> None:
+    earlier(State.SENT, audience=0)(world)
+    paused(world)
+
+
+def open_send_and_an_earlier_alarm(world: World) -> None:
+    crashed_at_the_send(world)
+    earlier(State.SENT, audience=0)(world)
+
+
+WORLDS: Mapping[str, Callable[[World], object]] = {
+    "nothing but what a run would send": lambda _: None,
+    "earlier batch sent to somebody": earlier(State.SENT, audience=7),
+    "earlier batch sent to nobody": earlier(State.SENT, audience=0),
+    "earlier batch open and sent to nobody": earlier(State.SENDING, audience=0),
+    "earlier batch not sent": earlier(State.SENDING, audience=0, status="save"),
+    "earlier batch still being mailed": earlier(State.SENT, audience=0, status="sending"),
+} | {
+    world.__name__.replace("_", " "): world
+    for world in (
+        crashed_at_the_send, settled, sent_without_an_answer, deleted_while_open, renamed_while_open, paused_while_open,
+        scheduled_while_open, checklist_says_no_while_open, throttled, reset_while_open, reset_and_settled,
+        reset_after_it_was_sent, recorded_draft_deleted, recorded_draft_deleted_and_none_left,
+        recorded_draft_deleted_and_an_open_send_reset,
+        recorded_draft_deleted_and_a_former_one_sent_under_another_name,
+        sent, skipped, ledger_lost, sent_by_hand, being_mailed, mailed_twice, mailed_to_nobody, scheduled,
+        scheduled_elsewhen, scheduled_at_no_time, paused, no_such_status, two_drafts, two_audiences, another_type,
+        nothing_at_all, a_draft_of_a_person, a_draft_without_create_time, crashed_before_the_create,
+        crashed_after_the_create, refused_before, temporary_before, disk_full, no_draft_and_an_earlier_alarm,
+        open_send_and_an_earlier_alarm,
+    )
+}  # fmt: skip
+
+EVERY_WORLD = pytest.mark.parametrize("change", WORLDS.values(), ids=WORLDS)
+
+
+@EVERY_WORLD
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("list_id", ["", LIST])
+def test_a_dry_run_ends_as_the_run_does_and_changes_nothing(
+    change: Callable[[World], object], source: Source, list_id: str
+) -> None:
+    world = world_of(source, list_id=list_id)
+    change(world)
+    was = (world.disk.data, deepcopy(world.account.campaigns), world.now_s)
+    foretold = world.rehearse()
+    assert (world.disk.data, world.account.campaigns, world.now_s) == was
+    assert set(foretold.calls) <= READS
+    ended = world.run()
+    assert foretold.code == ended.code
+    if foretold.outcome is not None and ended.outcome is not None:
+        assert foretold.ending is (Ending.WOULD_SEND if ended.ending is Ending.SENT else ended.ending)
+
+
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("mailer.listing", NoAnswer("503.")),
+        ("mailer.listing", Refused("403.")),
+        ("mailer.listing", CredentialsRejected("401.")),
+        ("mailer.now", NoAnswer("no Date header.")),
+        ("source.spec", Refused("The HTML file is empty.")),
+    ],
+    ids=["no answer", "refused", "key rejected", "no date", "no file"],
+)
+def test_a_read_that_fails_ends_both_alike(call: str, error: Exception, source: Source) -> None:
+    foretold = world_of(source).rehearse(on={call: [before(error)]})
+    assert foretold.code == world_of(source).run(on={call: [before(error)]}).code
+
+
+@pytest.mark.parametrize(("made_at_s", "code"), [(-1799.0, 75), (-1800.0, 1)])
+def test_recipients_that_are_not_ready_are_temporary_until_the_draft_is_half_an_hour_old(
+    made_at_s: float, code: int
+) -> None:
+    world = World()
+    world.account.add(made_at_s=made_at_s)
+    world.account.ready_from_s = 10_000
+    foretold = world.rehearse()
+    assert foretold.code == code
+    assert "recipients" in foretold.message.lower()
+
+
+def test_a_checklist_that_says_no_is_shown() -> None:
+    world = world_of(Source.DRAFT)
+    world.account.not_ready = ("Subject is missing", "No reply-to address")
+    foretold = world.rehearse()
+    assert foretold.code == world.run().code == 1
+    assert foretold.message == (
+        'Mailchimp\'s checklist does not call "Digest 2026-11-30" (ffffff) ready: Subject is missing; No reply-to address'
+    )
+
+
+def test_a_checklist_without_a_reason_is_a_no_too() -> None:
+    foretold = world_of(Source.DRAFT).rehearse(
+        on={"mailer.checklist": [answering(Checklist(is_ready=False))]}
+    )
+    assert (foretold.code, "no reason given" in foretold.message) == (1, True)
+
+
+# ------------------------------------------------------------------------------------------------ what it says
+
+
+def test_it_says_what_would_be_sent_to_how_many() -> None:
+    foretold = world_of(Source.DRAFT).rehearse()
+    assert foretold.message == (
+        'Would send "Digest 2026-11-30" (ffffff) to 4812 people; Mailchimp\'s checklist is ready.'
+    )
+    assert foretold.outcome is not None
+    assert (foretold.outcome.campaign_id, foretold.outcome.recipients) == ("ffffff", 4812)
+
+
+def test_it_says_what_would_be_written_anew() -> None:
+    world = world_of(Source.HTML)
+    world.account.add()
+    assert (
+        world.rehearse().message
+        == 'Would write "Digest 2026-11-30" (ffffff) anew and send it to 4812 people.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipients", "whom", "size"),
+    [
+        ({"list_id": LIST}, "4812 people", 4812),
+        ({"list_id": LIST, "segment_opts": {"saved_segment_id": 7}}, "70 people", 70),
+        (
+            {"list_id": LIST, "segment_opts": {"match": "any", "conditions": [{}]}},
+            "a segment of 4812 people",
+            4812,
+        ),
+        ({"list_id": "list9"}, "an unknown number of people", None),
+    ],
+    ids=["audience", "saved segment", "conditions", "unknown"],
+)
+def test_it_says_what_would_be_created_and_for_whom(
+    recipients: dict[str, object], whom: str, size: int | None
+) -> None:
+    world = world_of(Source.HTML)
+    world.spec = replace(spec_of(), recipients=recipients)
+    foretold = world.rehearse()
+    assert foretold.message == (
+        f'Would create "Digest 2026-11-30 [nonce]" for {whom} (audience {recipients["list_id"]}) and send it: "News".'
+    )
+    assert foretold.outcome is not None
+    assert foretold.outcome.recipients == size
+
+
+def test_it_says_until_when_an_open_send_would_not_be_repeated() -> None:
+    world = world_of(Source.DRAFT, zone=ZoneInfo("America/New_York"))
+    crashed_at_the_send(world)
+    assert world.rehearse().message == (
+        'An earlier send of "Digest 2026-11-30" (ffffff) is not confirmed; '
+        "it would not be sent again before 2026-11-30 03:05:10 EST."
+    )
+
+
+def test_it_names_both_that_were_mailed() -> None:
+    world = World()
+    mailed_twice(world)
+    assert world.rehearse().message.startswith(
+        "More than one campaign of the date was mailed: fffffe, ffffff."
+    )
+
+
+def test_a_number_of_recipients_that_mailchimp_does_not_give_is_not_made_up() -> None:
+    world = world_of(Source.DRAFT)
+    listing = [
+        lambda effect: replace(effect(), campaigns=(replace(effect().campaigns[0], recipient_count=None),))
+    ]
+    assert world.rehearse(on={"mailer.listing": listing}).message == (
+        'Would send "Digest 2026-11-30" (ffffff) to an unknown number of people; Mailchimp\'s checklist is ready.'
+    )
+
+
+def test_a_created_source_that_is_not_given_is_a_bug() -> None:
+    drafts, created = World(Source.DRAFT), World(Source.HTML)
+    without_source = drafts.begin()
+    with pytest.raises(InvariantBroken, match="a draft source creates nothing"):
+        rehearse(created.rules(), without_source.ports)
+    with pytest.raises(InvariantBroken, match="a draft source creates nothing"):
+        Run(created.rules(), without_source.ports, Attempt("run1", "web1", 812, START)).go()
