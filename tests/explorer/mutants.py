@@ -19,7 +19,7 @@ class RecordsAfterSend(Run):
 
     def _send(self, campaign: Campaign) -> tuple[Outcome, Batch]:
         answer = self._mailer.send(campaign.id)
-        entry = replace(self._main, requested_at=NOW)
+        (entry,) = (replace(e, requested_at=NOW) for e in self._batch.campaigns)
         self._write(replace(self._batch, state=State.SENDING, campaigns=(entry,)))
         if isinstance(answer, NotSent):
             return self._not_sent(campaign, answer)

@@ -27,34 +27,12 @@ if TYPE_CHECKING:
     from support.runs import Ended
 
 NO_BODY = ("503empty", "502noct", "500emptyjson", "500badjson", "403bare")
-UNCLEAR_ERRORS = (
-    "500json",
-    "502html",
-    "504html",
-    "503bare",
-    "503:1",
-    "408json",
-    "400html",
-    "404bare",
-    "407html",
-    "451noct",
-)
-UNCLEAR_SUCCESSES = (
-    "200",
-    "200html",
-    "200empty",
-    "200badjson",
-    "201",
-    "202html",
-    "301html",
-    "302html",
-    "307bare",
-    "308json",
-)
+UNCLEAR_ERRORS = ("500json", "502html", "503:1", "408json", "400html", "404bare", "407noct")
+UNCLEAR_SUCCESSES = ("200", "200html", "200empty", "202badjson", "302html", "307bare", "308json")
 BROKEN_OFF = ("reset-before", "close-before", "stall-before")
 LOST_AFTER_EFFECT = (
     *("accept-hang", "accept-reset", "close-after", "garbage", "late:0.5", "drip:1"),
-    *("accept-503empty", "accept-500badjson", "accept-200html", "accept-302html"),
+    *("accept-503empty", "accept-200html"),
 )
 NO_AFTER_EFFECT = ("accept-429", "accept-403bare", "accept-400sending", "accept-403json", "accept-401")
 CLEAR_NO = ("400notready", "400json", "400sending", "403json", "404json", "422json", "426json")
@@ -141,12 +119,12 @@ def test_a_page_of_something_else_than_the_api_is_called_that(tmp_path: Path) ->
 
 UNREADABLE = (
     *NO_BODY,
-    *("200html", "302html", "200emptyjson", "200badjson", "204", "429", "408json", "403html"),
-    *("reset-before", "stall-before", "cutjson", "garbage", "drip:1", "nodate"),
+    *("200html", "302html", "200emptyjson", "204", "429", "408json"),
+    *("reset-before", "stall-before", "cutjson", "drip:1", "nodate"),
 )
 
 
-@pytest.mark.parametrize("words", [UNREADABLE[:10], UNREADABLE[10:]], ids=["some", "others"])
+@pytest.mark.parametrize("words", [UNREADABLE[:8], UNREADABLE[8:]], ids=["some", "others"])
 def test_nothing_is_sent_while_mailchimp_cannot_be_read(tmp_path: Path, words: tuple[str, ...]) -> None:
     def story(desk: Desk, word: str) -> None:
         desk.sandbox.faults(f"get={word}")
@@ -172,8 +150,7 @@ def test_one_unreadable_answer_among_good_ones_is_asked_for_again_in_the_same_ru
     each(tmp_path, ("503empty", "200html", "403bare", "reset-before"), story)
 
 
-@pytest.mark.parametrize("source", ["replicate", "html"])
-@pytest.mark.parametrize("on", ["create", "put"])
+@pytest.mark.parametrize(("source", "on"), [("replicate", "create"), ("html", "put")])
 def test_an_unclear_answer_while_the_campaign_is_made_sends_nothing_and_leaves_one_campaign(
     tmp_path: Path, source: str, on: str
 ) -> None:
@@ -246,7 +223,7 @@ def test_a_run_that_cannot_read_after_a_lost_answer_says_so_and_the_next_one_rea
 def test_a_send_that_the_provider_dropped_is_made_again_only_once_it_read_as_a_draft_for_the_settle_time(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
-    desk = case_desk(tmp_path / "desk", sandbox, SENDONCE_SETTLE_SECONDS="4", SENDONCE_DEADLINE_SECONDS="30")
+    desk = case_desk(tmp_path / "desk", sandbox, SENDONCE_SETTLE_SECONDS="600")
     desk.prepare()
     sandbox.faults("post=accept-hang get=503empty after=send")
     with desk.start("send-batch", "--date", DAY) as first:
@@ -258,10 +235,10 @@ def test_a_send_that_the_provider_dropped_is_made_again_only_once_it_read_as_a_d
     early = run_once(desk)
     assert (early.code, sandbox.sends()) == (75, 1), early
     assert "not known yet" in early.err
+    desk.write_env(SENDONCE_SETTLE_SECONDS="1")
     ends = [early]
-    while ends[-1].code == 75:
+    while ends[-1].code == 75 and len(ends) < 20:
         ends.append(run_once(desk))
-        assert len(ends) < 100
     assert (ends[-1].code, sandbox.sends(campaign), desk.deliveries()) == (0, 2, 2)
     holds(desk, *ends, at_most=2, killed=1)
 
@@ -481,13 +458,11 @@ def test_a_server_that_cannot_be_reached_is_temporary_and_nothing_was_sent(tmp_p
 CASE_KEY = "5ec4e75ec4e75ec4e75ec4e75ec4e75e-us1"
 
 
-@pytest.mark.parametrize("manner", [("-v",), ("--json",), ("-v", "--json"), ("-q",)], ids=" ".join)
-def test_the_key_is_in_no_output_ledger_lock_or_log_whatever_is_answered(
-    tmp_path: Path, manner: tuple[str, ...]
-) -> None:
+def test_the_key_is_in_no_output_ledger_lock_or_log_whatever_is_answered(tmp_path: Path) -> None:
     def story(desk: Desk, word: str) -> None:
         desk.write_env(MAILCHIMP_API_KEY=CASE_KEY)
         desk.sandbox.faults(word)
+        manner = ["-v"] if word.startswith("get") else ["-v", "--json"]
         with desk.start("send-batch", "--date", DAY, *manner) as run:
             wait_until(lambda: desk.lock_file.exists() or run.poll() is not None)
             lock = desk.lock_file.read_bytes().decode(errors="replace") if desk.lock_file.exists() else ""

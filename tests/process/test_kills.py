@@ -33,6 +33,7 @@ LONG = "600"
 # --------------------------------------------------------------------------------------------------- SIGKILL
 
 
+@pytest.mark.timeout(600)  # many runs, one after the other
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_run_killed_at_any_of_its_requests_is_finished_by_the_next(
@@ -90,6 +91,7 @@ def _kill_at(desk: Desk, nth: int, moment: str, day: str) -> str | None:
     return str(sandbox.calls()[nth - 1]["name"])
 
 
+@pytest.mark.timeout(600)  # as above
 @pytest.mark.parametrize(
     "source", ["draft", *(pytest.param(source, marks=pytest.mark.full) for source in ("replicate", "html"))]
 )
@@ -129,7 +131,7 @@ def test_a_run_killed_at_any_change_of_a_file_is_finished_by_the_next(
 def test_a_signal_in_mid_send_leaves_an_open_outcome_on_record_and_the_lease_free(
     name: str, moment: str, make_desk: Callable[..., Desk]
 ) -> None:
-    desk = make_desk(SENDONCE_TIMEOUT_SECONDS="60")
+    desk = make_desk(SENDONCE_TIMEOUT_SECONDS="60", SENDONCE_SETTLE_SECONDS=LONG)
     desk.prepare()
     desk.sandbox.faults({"on": "send", "word": f"stall-{moment}"})
     _signal_when(
@@ -141,7 +143,7 @@ def test_a_signal_in_mid_send_leaves_an_open_outcome_on_record_and_the_lease_fre
     desk.sandbox.faults()
     if moment == "before":
         assert desk.send().code == 75
-        let_pass(desk.sandbox, 5)
+        let_pass(desk.sandbox, 700)
     assert desk.send().code == 0
     check_sent_once(desk)
     assert desk.sandbox.sends() == (2 if moment == "before" else 1)

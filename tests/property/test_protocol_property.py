@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.world import KEY, Crash, World, after, answering, before, meanwhile, whole
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused, Stopped
 from sendonce.core.model import No, NotSent, Source, State, Unclear
+from support.world import KEY, Crash, World, after, answering, before, meanwhile, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

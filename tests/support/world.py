@@ -46,6 +46,7 @@ from sendonce.core.model import (
     Spec,
     State,
 )
+from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 from sendonce.core.rehearse import rehearse
 from sendonce.exits import ExitCode, code_of, code_of_ending
 
@@ -170,7 +171,7 @@ class Disk:
         self.write(self.ledger.rebuilt([*(b for b in self.ledger.batches() if b.date != batch.date), batch]))
 
 
-class MemoryStore:
+class MemoryStore(LedgerStore):
     """The ledger store of one run: compare and set on the disk's bytes, under the claim."""
 
     def __init__(self, disk: Disk, run: str, gate: Gate) -> None:
@@ -400,7 +401,7 @@ def whole(at_s: float) -> datetime:
     return time_at(at_s).replace(microsecond=0)
 
 
-class MemoryMailer:
+class MemoryMailer(Mailer):
     """Mailchimp as one run talks to it."""
 
     def __init__(
@@ -437,7 +438,7 @@ class MemoryMailer:
         ours = [m for m in seen if not self._list_id or m.list_id == self._list_id]
         return Listing(whole(account.now_s()), tuple(account.shown(m, is_by_id=False) for m in ours))
 
-    def campaign(self, campaign_id: str, *, tries: int = 4) -> Campaign | None:  # noqa: ARG002 - the port has it
+    def campaign(self, campaign_id: str, *, tries: int = 4) -> Campaign | None:
         def read() -> Campaign | None:
             made = self._account.campaigns.get(campaign_id)
             return None if made is None else self._account.shown(made, is_by_id=True)
@@ -448,7 +449,7 @@ class MemoryMailer:
         account = self._account
         return self._ask("content", lambda: account.shows_content_as(account.campaigns[campaign_id].content))
 
-    def checklist(self, campaign_id: str) -> Checklist:  # noqa: ARG002 - the port has it
+    def checklist(self, campaign_id: str) -> Checklist:
         def read() -> Checklist:
             errors = self._account.not_ready
             if not errors and self._account.now_s() < self._account.ready_from_s:
@@ -512,7 +513,7 @@ class MemoryMailer:
 # -------------------------------------------------------------------------------------------- the rest of the world
 
 
-class WorldClock:
+class WorldClock(Clock):
     """The machine's clock; sleeping moves the whole world on."""
 
     def __init__(self, world: World, gate: Gate) -> None:
@@ -528,7 +529,7 @@ class WorldClock:
         self._gate.call("clock.sleep", lambda: self._world.pass_time(seconds))
 
 
-class Collector:
+class Collector(Witness):
     """A witness that remembers."""
 
     def __init__(self, gate: Gate) -> None:
@@ -536,14 +537,14 @@ class Collector:
         self.notes: list[str] = []
         self.warnings: list[str] = []
 
-    def note(self, event: str, **facts: object) -> None:  # noqa: ARG002 - the port has it
+    def note(self, event: str, **facts: object) -> None:
         self._gate.call("witness.note", lambda: self.notes.append(event))
 
     def warn(self, message: str) -> None:
         self._gate.call("witness.warn", lambda: self.warnings.append(message))
 
 
-class ScriptedSource:
+class ScriptedSource(CampaignSource):
     """Today's file: what the world says it is."""
 
     def __init__(self, world: World, gate: Gate) -> None:

@@ -11,14 +11,16 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sendonce.core.batch import Run
+from sendonce.core.decide import Forget, GiveWay, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
 from sendonce.core.model import Attempt, Batch, Checklist, Ending, Entry, No, NotSent, Source, State
-from sendonce.core.rehearse import rehearse
+from sendonce.core.rehearse import foretell, rehearse
 from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from sendonce.core.decide import Step
     from support.world import Made
 
 CREATED = f"{KEY} [00000001]"
@@ -423,3 +425,14 @@ def test_a_created_source_that_is_not_given_is_a_bug() -> None:
         rehearse(created.rules(), without_source.ports)
     with pytest.raises(InvariantBroken, match="a draft source creates nothing"):
         Run(created.rules(), without_source.ports, Attempt("run1", "web1", 812, START)).go()
+
+
+@pytest.mark.parametrize(
+    "step", [GiveWay("?"), Forget("ffffff"), LookAgain(START)], ids=lambda step: type(step).__name__
+)
+def test_a_step_that_no_run_begins_with_is_a_bug(step: Step) -> None:
+    world = world_of(Source.HTML)
+    process = world.begin()
+    page = process.ports.store.load(DAY)
+    with pytest.raises(InvariantBroken, match="cannot be the first step of a rehearsal"):
+        foretell(step, page, world.rules(), process.ports)

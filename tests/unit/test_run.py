@@ -230,6 +230,20 @@ def test_a_read_that_still_shows_a_draft_after_a_yes_takes_nothing_back() -> Non
     assert (world.run().code, world.record().state) == (0, State.SENT)
 
 
+def test_a_sent_record_without_a_campaign_is_believed() -> None:
+    world = world_of()
+    world.disk.data = (
+        b'{"version": 1, "job": "digest", "api": "us19.api.mailchimp.com", '
+        b'"batches": {"2026-11-30": {"state": "sent", "campaigns": []}}}'
+    )
+    ended = world.run()
+    assert (ended.code, ended.ending, ended.message) == (
+        0,
+        Ending.ALREADY_SENT,
+        "2026-11-30 was already sent.",
+    )
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_second_run_says_already_sent_and_does_nothing_but_read_the_ledger(source: Source) -> None:
     world = world_of(source)
@@ -1437,6 +1451,13 @@ def test_a_signal_during_an_unclear_send_leaves_the_time_at_which_it_was_given_u
         "This run was ended by SIGTERM. The outcome of the send of campaign ffffff is not known yet. "
         "Run again, that is safe."
     )
+
+
+def test_a_signal_at_the_very_end_of_an_unclear_send_says_that_its_outcome_is_not_known() -> None:
+    world = world_of()
+    ended = world.run(on={"mailer.send": [unclear(acts=False)], "clock.now": [before(Stopped("SIGTERM"))]})
+    assert (ended.code, world.record().state, len(world.record().attempts)) == (75, State.SENDING, 1)
+    assert "The outcome of the send of campaign ffffff is not known yet." in ended.message
 
 
 def test_a_signal_while_an_earlier_send_is_open_says_that_it_is() -> None:

@@ -19,6 +19,7 @@ from sendonce.core.decide import (
     Build,
     Create,
     Done,
+    End,
     Forget,
     GiveWay,
     Intend,
@@ -56,6 +57,7 @@ from sendonce.core.model import (
     No,
     NotSent,
     Outcome,
+    Page,
     Source,
     State,
     Unclear,
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sendonce.core.decide import Rules
-    from sendonce.core.model import Page, Spec
+    from sendonce.core.model import Spec
     from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 
 RECIPIENTS_WAIT_S = 120
@@ -97,8 +99,7 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
     """Everything Mailchimp shows of the date: the ids that the ledger knows, then a complete listing."""
     by_id: dict[str, Campaign | None] = {}
     for entry in page.batch.campaigns:
-        if entry.role == "main" or entry.requested_at is not None:
-            by_id[entry.id] = mailer.campaign(entry.id)
+        by_id[entry.id] = mailer.campaign(entry.id)
     for forgotten in page.forgotten:
         for entry in forgotten.campaigns:
             if entry.id in by_id:
@@ -162,8 +163,8 @@ class Run:
         self._alarms: list[str] = []
         self._earlier: list[Batch] = []
         self._posting: Entry | None = None
-        self._has_posted = False
-        self._page: Page | None = None
+        self._posted_id = ""
+        self._page = Page(None, Batch(rules.date))
         self._before: Batch | None = None
         self._spec: Spec | None = None
 
@@ -183,14 +184,14 @@ class Run:
         except Refused as fault:
             return self._finish(*self._refused(fault.message))
         except NoAnswer as fault:
-            sent = "" if self._has_posted else " Nothing was sent by this run."
+            sent = "" if self._posted_id else " Nothing was sent by this run."
             return self._finish(*self._temporary(f"{fault.message}{sent}"))
         except Stopped as stop:
             return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}."))
         except (Unusable, Temporary) as fault:
-            if self._has_posted:
+            if self._posted_id:
                 raise NotRecorded(
-                    f"The send of campaign {self._main.id} was requested, and then: {fault.message} "
+                    f"The send of campaign {self._posted_id} was requested, and then: {fault.message} "
                     "Run the same command again, that is safe: it asks Mailchimp first."
                 ) from fault
             self._note_fault(fault)
@@ -198,7 +199,7 @@ class Run:
 
     def last_words(self, why: str) -> str:
         """Record what can be recorded of a run that is cut off now, and say it. Raises as the store does."""
-        if self._page is None or settled(self._page.batch) is not None:
+        if self._before is None or settled(self._batch) is not None:
             return ""
         outcome, batch = self._stopped(why)
         self._store.save(self._page, self._with_attempt(batch, outcome.ending.value, outcome.message))
@@ -210,7 +211,7 @@ class Run:
         self._read_earlier()
         look = self._look()
         while True:
-            step = decide(self._known, look, self._mailer.now(), self._rules, self._done)
+            step = decide(self._page, look, self._mailer.now(), self._rules, self._done)
             self._witness.note("step", step=type(step).__name__)
             after = self._perform(step, look)
             if not isinstance(after, Look):
@@ -218,18 +219,14 @@ class Run:
             look = after
 
     def _look(self) -> Look:
-        look = look_at(self._known, self._mailer, self._rules)
+        look = look_at(self._page, self._mailer, self._rules)
         self._witness.note("looked", of_date=len(look.listed), by_id=len(look.by_id))
         return look
 
     def _perform(self, step: Step, look: Look) -> Look | tuple[Outcome, Batch]:
         match step:
-            case RecordSent(campaigns):
-                return self._found_sent(campaigns)
-            case Scheduled(campaign, is_on_date):
-                return self._scheduled(campaign, is_on_date=is_on_date)
-            case Refuse(reason, campaign):
-                return self._refused(reason, campaign)
+            case RecordSent() | Scheduled() | Refuse():
+                return self._ended_by(step)
             case GiveWay(reason):
                 return self._temporary(reason)
             case Settle(campaign, until):
@@ -262,7 +259,7 @@ class Run:
 
     def _read_earlier(self) -> None:
         """What became of earlier batches is recorded with the end of this run: no alarm is on record unheard."""
-        for batch, campaign in mailed_earlier(self._known, self._mailer, self._witness):
+        for batch, campaign in mailed_earlier(self._page, self._mailer, self._witness):
             entry = self._mailed(batch, campaign)
             if batch.state is not State.SENT or entry != batch.main:
                 ended = replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason="")
@@ -274,7 +271,7 @@ class Run:
         title = created_title(self._rules.title_key, self._batch.nonce)
         spec = self._todays_spec()
         # claim and ledger once more: a frozen run must not add a draft to its successor's
-        self._store.check(self._known)
+        self._store.check(self._page)
         campaign = self._mailer.create(spec, title)
         self._witness.note("created", campaign=campaign.id, title=title)
         self._adopt(replace(campaign, title=title), State.PLANNED)
@@ -294,10 +291,12 @@ class Run:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
         spec = self._todays_spec()
         try:
-            if self._done.created_id != campaign.id:  # what this very run created has today's settings already
-                self._store.check(self._known)
+            if (
+                self._done.created_id != campaign.id
+            ):  # what this very run created has today's settings already
+                self._store.check(self._page)
                 self._mailer.write_settings(campaign.id, spec, campaign.title)
-            self._store.check(self._known)
+            self._store.check(self._page)
             self._mailer.write_content(campaign.id, spec.content)
         except Refused:
             if (overtaken := self._look_if_overtaken()) is None:
@@ -307,7 +306,9 @@ class Run:
         for part in ("html", "plain_text"):
             wrote = getattr(spec.content, part)
             if wrote and not _is_same_text(wrote, getattr(reads, part)):
-                raise Refused(f"The {part} content of campaign {campaign.id} does not read back as it was written.")
+                raise Refused(
+                    f"The {part} content of campaign {campaign.id} does not read back as it was written."
+                )
         self._write(replace(self._batch, state=State.READY, reason=""))
         self._done = replace(self._done, built_id=campaign.id, spec=spec)
         return replace(look, is_stale=True)
@@ -322,7 +323,9 @@ class Run:
 
     def _wait_until(self, not_before: datetime) -> None:
         while (left_s := (not_before - self._mailer.now()).total_seconds()) > 0:
-            self._witness.note("waiting", seconds=round(left_s, 1), reason="every listing must show the draft")
+            self._witness.note(
+                "waiting", seconds=round(left_s, 1), reason="every listing must show the draft"
+            )
             self._clock.sleep(min(left_s, 5))
 
     def _until_ready(self, campaign: Campaign) -> Checklist:
@@ -341,7 +344,7 @@ class Run:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
-        main = self._main
+        main = _entry(campaign, self._batch)
         entry = replace(
             main,
             requested_at=self._mailer.now(),
@@ -351,8 +354,8 @@ class Run:
         )
         self._write(replace(self._batch, state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
         self._witness.note("sending", campaign=campaign.id)
-        self._store.check(self._known)  # nothing comes between this and the POST: not even a line in the log
-        self._posting, self._has_posted = entry, True
+        self._store.check(self._page)  # nothing comes between this and the POST: not even a line in the log
+        self._posting, self._posted_id = entry, campaign.id
         answer = self._mailer.send(campaign.id)
         self._witness.note("answered", answer=type(answer).__name__)
         match answer:
@@ -400,7 +403,7 @@ class Run:
                     ready,
                 )
             case No.CERTIFICATE | No.CREDENTIALS:
-                self._has_posted = False
+                self._posted_id = ""
                 self._write(ready)
                 raise CredentialsRejected(f"Campaign {campaign.id} was not sent: {answer.said}")
             case No.RECIPIENTS_NOT_READY:
@@ -414,7 +417,7 @@ class Run:
         """Neither yes nor no: read the campaign until it tells, for as long as the send may take effect."""
         self._give_up(entry)
         # by the record and by Mailchimp's clock, as the next run will count it
-        until = settled_at(self._main, self._rules) + timedelta(seconds=CLOCK_GRAIN_S)
+        until = settled_at(_entry(campaign, self._batch), self._rules) + timedelta(seconds=CLOCK_GRAIN_S)
         pauses_s = iter(SETTLE_POLL_S)
         pause_s = next(pauses_s)
         while True:
@@ -444,11 +447,16 @@ class Run:
 
     # ---------------------------------------------------------------------- outcomes, each with the batch to record
 
-    def _ended_by(self, step: Step) -> tuple[Outcome, Batch]:
-        after = self._perform(step, Look(self._mailer.now(), ()))
-        if isinstance(after, Look):
-            raise InvariantBroken(f"{type(step).__name__} does not end a run")
-        return after
+    def _ended_by(self, end: End) -> tuple[Outcome, Batch]:
+        match end:
+            case RecordSent(campaigns):
+                return self._found_sent(campaigns)
+            case Scheduled(campaign, is_on_date):
+                return self._scheduled(campaign, is_on_date=is_on_date)
+            case Refuse(reason, campaign):
+                return self._refused(reason, campaign)
+            case _:
+                assert_never(end)
 
     def _found_sent(self, campaigns: tuple[Campaign, ...]) -> tuple[Outcome, Batch]:
         batch = self._batch
@@ -461,7 +469,9 @@ class Run:
         batch = replace(batch, state=State.SENT, reason="", campaigns=(first, *twins, *left))
         if twins:
             ids = ", ".join(e.id for e in mailed)
-            self._alarms.append(f"More than one campaign of {self._rules.date} was mailed: {ids}. Look at them.")
+            self._alarms.append(
+                f"More than one campaign of {self._rules.date} was mailed: {ids}. Look at them."
+            )
         by = "sent" if first.by == "sendonce" else "sent by hand"
         return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", first, batch)
 
@@ -484,23 +494,29 @@ class Run:
         state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
         at = "an unknown time" if campaign.send_time is None else local_time(campaign.send_time, self._rules)
         ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
-        sent = "Whether this run's own send took effect is not known." if self._has_posted else "This run sent nothing."
+        sent = (
+            "Whether this run's own send took effect is not known."
+            if self._posted_id
+            else "This run sent nothing."
+        )
         text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. {sent}'
         if not is_on_date:
             text += f" That is not {self._rules.date}: mend the schedule in Mailchimp."
-        return self._outcome(ending, text, entry), replace(batch, state=state, campaigns=_led_by(entry, batch))
+        return self._outcome(ending, text, entry), replace(
+            batch, state=state, campaigns=_led_by(entry, batch)
+        )
 
     def _refused(self, reason: str, campaign: Campaign | None = None) -> tuple[Outcome, Batch]:
         """Exit 1. Only an answer to this run's own POST takes a batch out of `sending`."""
-        if self._posting is not None:
-            return self._temporary(reason)
         batch = self._batch
-        is_answered = self._has_posted and campaign is not None and campaign.is_draft
+        is_answered = self._posted_id != "" and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING or is_answered:
             batch = replace(batch, state=State.REFUSED, reason=reason)
             text = f"{reason} Nothing was sent by this run. Put that right: the next run tries again."
-        elif self._has_posted:
-            text = f"{reason} Whether it was sent for {self._rules.date} is not known: look at it in Mailchimp."
+        elif self._posted_id:
+            text = (
+                f"{reason} Whether it was sent for {self._rules.date} is not known: look at it in Mailchimp."
+            )
         else:
             text = (
                 f"{reason} An earlier run asked for its send, whether it left is not known; this run sent nothing. "
@@ -521,11 +537,11 @@ class Run:
             given_up = replace(self._posting, gave_up_at=self._posting.gave_up_at or self._mailer.now())
             batch = replace(batch, campaigns=_with(batch, given_up))
             why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
-        elif self._has_posted and batch.state is State.SENDING:
-            why += f" The outcome of the send of campaign {self._main.id} is not known yet."
-        elif batch.state is State.SENDING:
+        elif self._posted_id and batch.state is State.SENDING:
+            why += f" The outcome of the send of campaign {self._posted_id} is not known yet."
+        elif batch.state is State.SENDING and batch.main is not None:
             why += (
-                f" Nothing was sent by this run. A send of campaign {self._main.id} is on record as requested: "
+                f" Nothing was sent by this run. A send of campaign {batch.main.id} is on record as requested: "
                 "the next run asks Mailchimp what became of it."
             )
         else:
@@ -542,13 +558,17 @@ class Run:
         said = "; ".join(checklist.errors) or "no reason given"
         if checklist.waits_for_recipients:
             return self._no_recipients_yet(campaign, said, self._batch)
-        return self._refused(f"Mailchimp's send checklist does not call campaign {campaign.id} ready: {said}", campaign)
+        return self._refused(
+            f"Mailchimp's send checklist does not call campaign {campaign.id} ready: {said}", campaign
+        )
 
     def _no_recipients_yet(self, campaign: Campaign, said: str, batch: Batch) -> tuple[Outcome, Batch]:
         reason = f"Campaign {campaign.id} was not sent, Mailchimp is not done with its recipients: {said}"
         if not is_out_of_patience(campaign, self._mailer.now()):
             return self._temporary(reason, batch)
-        return self._outcome(Ending.REFUSED, f"{reason} It should be long ago: look at its audience.", batch.main), batch
+        return self._outcome(
+            Ending.REFUSED, f"{reason} It should be long ago: look at its audience.", batch.main
+        ), batch
 
     def _outcome(self, ending: Ending, text: str, entry: Entry | None) -> Outcome:
         if entry is None:
@@ -575,9 +595,11 @@ class Run:
                 for earlier in self._earlier:
                     self._save(earlier)
         except (Unusable, Temporary) as fault:
-            if self._known.batch.state is State.SENT:
-                return replace(outcome, notes=(f"The end of this run could not be recorded. {fault.message}",))
-            if self._has_posted:
+            if self._batch.state is State.SENT:
+                return replace(
+                    outcome, notes=(f"The end of this run could not be recorded. {fault.message}",)
+                )
+            if self._posted_id:
                 raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
             raise
         return replace(outcome, is_hushed=is_hushed)
@@ -597,7 +619,9 @@ class Run:
                 return all(a.outcome != Ending.TEMPORARY for a in earlier)
             case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
                 spoken = [a for a in earlier if a.outcome == outcome.ending]
-                return bool(spoken) and _without_instance(spoken[-1].detail) == _without_instance(outcome.message)
+                return bool(spoken) and _without_instance(spoken[-1].detail) == _without_instance(
+                    outcome.message
+                )
             case _:
                 return False
 
@@ -624,7 +648,7 @@ class Run:
 
     def _save(self, batch: Batch) -> None:
         try:
-            self._page = self._store.save(self._known, batch)
+            self._page = self._store.save(self._page, batch)
         except Stopped:
             # the store puts a signal off until a write is done: what the ledger says now may be ours
             self._page = self._store.load(self._rules.date)
@@ -632,7 +656,7 @@ class Run:
 
     def _mailed(self, batch: Batch, campaign: Campaign) -> Entry:
         """The entry of a campaign that Mailchimp has mailed or is mailing."""
-        entry = _entry(campaign, batch, *reversed(self._known.forgotten))
+        entry = _entry(campaign, batch, *reversed(self._page.forgotten))
         count = campaign.emails_sent if campaign.status == "sent" else None
         return replace(
             entry,
@@ -644,21 +668,9 @@ class Run:
         )
 
     @property
-    def _known(self) -> Page:
-        if self._page is None:
-            raise InvariantBroken("the ledger was not read")
-        return self._page
-
-    @property
     def _batch(self) -> Batch:
-        return self._known.batch
-
-    @property
-    def _main(self) -> Entry:
-        main = self._batch.main
-        if main is None:
-            raise InvariantBroken(f"{self._rules.date} has no campaign on record")
-        return main
+        """The date's record as the ledger has it."""
+        return self._page.batch
 
     def _todays_spec(self) -> Spec:
         """Read once: a file that changes in mid-run must not give a campaign of two halves."""
@@ -693,9 +705,7 @@ def _led_by(entry: Entry, batch: Batch) -> tuple[Entry, ...]:
 
 
 def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
-    """The campaigns of the batch with this one's entry put in place, first if it is new."""
-    if all(e.id != entry.id for e in batch.campaigns):
-        return (entry, *batch.campaigns)
+    """The campaigns of the batch with this one's entry put in place."""
     return tuple(entry if e.id == entry.id else e for e in batch.campaigns)
 
 

@@ -169,20 +169,8 @@ class Send:
     campaign: Campaign
 
 
-Step = (
-    RecordSent
-    | Scheduled
-    | Refuse
-    | GiveWay
-    | Forget
-    | Intend
-    | Create
-    | Adopt
-    | Build
-    | LookAgain
-    | Settle
-    | Send
-)
+End = RecordSent | Scheduled | Refuse
+Step = End | GiveWay | Forget | Intend | Create | Adopt | Build | LookAgain | Settle | Send
 
 
 def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> Step:
@@ -221,7 +209,7 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
     return _from_drafts(batch, recorded, look, rules, done)
 
 
-def from_status(past_save: tuple[Campaign, ...], rules: Rules) -> Step:
+def from_status(past_save: tuple[Campaign, ...], rules: Rules) -> End:
     """What campaigns past `save` mean for the date: `sent` before `sending` before `schedule` before the rest."""
     rank = {"sent": 0, "sending": 1, "schedule": 2}
     ordered = sorted(past_save, key=lambda c: (rank.get(c.status, 3), c.id))
@@ -287,14 +275,14 @@ def _from_elected(
     undated = next((c for c in drafts if c.create_time is None), None)
     if undated is not None:
         return Refuse(f"Mailchimp gives no create_time for campaign {undated.id}.", undated)
-    elected = min(drafts, key=lambda c: (_create_time(c), c.id))
+    created_at, _, elected = min((c.create_time, c.id, c) for c in drafts if c.create_time is not None)
     if fault := _fault_of_draft(elected, rules):
         return Refuse(fault, elected)
     if recorded is None or recorded.id != elected.id:
         return Adopt(elected)
     if done.built_id != elected.id or done.spec is None:
         return Build(elected)
-    ripe_at = old_enough_at(_create_time(elected), rules)
+    ripe_at = old_enough_at(created_at, rules)
     if look.is_stale or look.at < ripe_at:
         return LookAgain(ripe_at)
     if unlike := differences(done.spec, elected):
@@ -370,12 +358,6 @@ def _fault_of_draft(campaign: Campaign, rules: Rules) -> str:
 
 def _audiences_clash(look: Look, rules: Rules) -> bool:
     return not rules.list_id and len({c.list_id for c in look.listed}) > 1
-
-
-def _create_time(campaign: Campaign) -> datetime:
-    if campaign.create_time is None:
-        raise InvariantBroken(f"campaign {campaign.id} has no create_time")
-    return campaign.create_time
 
 
 def _unlike(wrote: Mapping[str, object], reads: Mapping[str, object], above: str = "") -> list[str]:

@@ -61,10 +61,12 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
     if isinstance(step, Forget):
         page = replace(page, batch=without(page.batch, step.campaign_id))
         step = decide(page, look.without(step.campaign_id), now, rules, Done())
-    return with_alarms(_foretell(step, page, rules, ports), alarms)
+    return with_alarms(foretell(step, page, rules, ports), alarms)
 
 
-def _foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
+def foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
+    """How a run would end whose first step this is. Raise InvariantBroken for one that no run begins with."""
+
     def say(ending: Ending, text: str, campaign: Campaign | None = None) -> Outcome:
         if campaign is None:
             return Outcome(ending, rules.date, text)
@@ -84,16 +86,15 @@ def _foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
             )
         case Refuse(reason, campaign):
             return say(Ending.REFUSED, f"{reason} A run would refuse.", campaign)
-        case GiveWay(reason):
-            return say(Ending.TEMPORARY, reason)
         case Settle(campaign, until):
-            text = f"An earlier send of {_named(campaign)} is not confirmed; it would not be sent again before {local_time(until, rules)}."
+            earliest = local_time(until, rules)
+            text = f"An earlier send of {_named(campaign)} is not confirmed; it would not be sent again before {earliest}."
             return say(Ending.TEMPORARY, text, campaign)
         case Intend() | Create():
             return _would_create(rules, ports, say)
         case Adopt(campaign) | Build(campaign) | Send(campaign):
             return _would_send(campaign, page, rules, ports, say)
-        case Forget() | LookAgain():
+        case GiveWay() | Forget() | LookAgain():
             raise InvariantBroken(f"{type(step).__name__} cannot be the first step of a rehearsal")
         case _:
             assert_never(step)
@@ -124,7 +125,10 @@ def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
     whom = "an unknown number of people" if size is None else f"{size} people"
     if isinstance(segment, dict) and saved is None:
         whom = f"a segment of {whom}"
-    text = f'Would create "{rules.title_key} [nonce]" for {whom} (audience {list_id}) and send it: "{spec.settings.get("subject_line", "")}".'
+    subject = spec.settings.get("subject_line", "")
+    text = (
+        f'Would create "{rules.title_key} [nonce]" for {whom} (audience {list_id}) and send it: "{subject}".'
+    )
     return replace(say(Ending.WOULD_SEND, text), recipients=size)
 
 

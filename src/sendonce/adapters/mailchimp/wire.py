@@ -12,6 +12,7 @@ import json
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -139,18 +140,20 @@ class _Attempt:
         twin = socket.fromfd(sock.fileno(), sock.family, sock.type)
         with self._lock:
             self._sockets.append(twin)
-        if self.is_over:
-            self._cut()
+            if self.is_over:
+                _shut(twin)
 
     def _cut(self) -> None:
-        self.is_over = True
         with self._lock:
             for twin in self._sockets:
-                try:
-                    # wakes up the thread that reads from it; the request then ends as a lost one
-                    twin.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue  # the other side was faster
+                _shut(twin)
+            self.is_over = True  # from here on nothing can leave any more
+
+
+def _shut(sock: socket.socket) -> None:
+    """Wake up whoever reads from it or writes to it: the request then ends as a lost one."""
+    with suppress(OSError):  # the other side was faster
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
@@ -293,7 +296,7 @@ class _Transport(HTTPAdapter):
 
             def connect(self) -> None:
                 super().connect()
-                transport.attempt.is_connected = True
+                transport.attempt.is_connected = not transport.attempt.is_over
 
         class Secure(Plain, HTTPSConnection):
             pass
@@ -360,6 +363,8 @@ def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
         return Lost(f"the connection broke before the answer was complete ({type(fault).__name__})")
     if not isinstance(fault, requests.RequestException) or isinstance(fault, ValueError):
         raise InvariantBroken(f"a request to Mailchimp could not be built: {type(fault).__name__}") from fault
+    if attempt.is_over:
+        return NeverLeft("no connection within the time allowed")
     chain = _chain(fault)
     for kind, said in _NO_CONNECTION:
         if any(isinstance(one, kind) for one in chain):
