@@ -138,8 +138,14 @@ class _Group(_Command, click.Group):
     cls=_Group,
     epilog="Exit codes: 0 done, 1 refused, 2 wrong usage, 70 bug, 75 run again, 78 settings or ledger unusable.",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Show the version and exit.",
-              callback=lambda ctx, _, value: _say_and_leave(ctx, f"sendonce {__version__}") if value else None)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    help="Show the version and exit.",
+    callback=lambda ctx, _, value: _say_and_leave(ctx, f"sendonce {__version__}") if value else None,
+)
 @common
 def cli() -> None:
     """Send the day's Mailchimp campaign from cron, and send it once.
@@ -171,7 +177,11 @@ def send_batch(day: str | None, *, early: bool, dry_run: bool, wait: bool) -> Ex
     elif outcome is None:
         outcome = compose.send(job, when, say_last=_say_last(job, when.isoformat()))
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
-    if wait and outcome.campaign_id and outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}:
+    if (
+        wait
+        and outcome.campaign_id
+        and outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
+    ):
         outcome = _wait(job, outcome)
     return _shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), _warnings(job))
 
@@ -214,7 +224,9 @@ def ledger() -> None:
 @ledger.command("list")
 @click.option("--since", metavar="D", help="From this date on.")
 @click.option("--until", metavar="D", help="Up to and with this date.")
-@click.option("--state", type=click.Choice([s.value for s in State if s is not State.NONE]), help="Only this state.")
+@click.option(
+    "--state", type=click.Choice([s.value for s in State if s is not State.NONE]), help="Only this state."
+)
 @click.option("--csv", "is_csv", is_flag=True, help="As CSV.")
 @common
 def ledger_list(since: str | None, until: str | None, state: str | None, *, is_csv: bool) -> ExitCode:
@@ -291,7 +303,9 @@ def ledger_reset(day: str | None, reason: str, *, yes: bool, force: bool) -> Exi
     _confirm(f"Forget the record of {when} (job {job.settings.job})? It is kept under resets.", is_agreed=yes)
     was = compose.reset(job, when, reason=reason, force=force)
     text = f"The record of {when} ({was.state.value}) is forgotten and kept under resets. The next run starts over."
-    _shared.voice.document("ledger reset", ExitCode.OK, date=when.isoformat(), was=was.state.value, message=text)
+    _shared.voice.document(
+        "ledger reset", ExitCode.OK, date=when.isoformat(), was=was.state.value, message=text
+    )
     _shared.voice.result(text)
     _shared.voice.warnings(_warnings(job))
     return ExitCode.OK
@@ -331,7 +345,9 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
         is_agreed=yes,
     )
     kept = put()
-    text = f"The ledger holds {len(batches)} batches now." + (f" The old file is kept as {kept}." if kept else "")
+    text = f"The ledger holds {len(batches)} batches now." + (
+        f" The old file is kept as {kept}." if kept else ""
+    )
     dates = [b.date for b in batches]
     _shared.voice.document("ledger rebuild", ExitCode.OK, dates=dates, kept=kept or None, message=text)
     _shared.voice.result(text)
@@ -389,10 +405,14 @@ def lock_break(*, yes: bool) -> ExitCode:
 
 
 @cli.command()
-@click.option("--api-key-file", type=click.Path(path_type=Path), help="File that holds the API key; it stays there.")
+@click.option(
+    "--api-key-file", type=click.Path(path_type=Path), help="File that holds the API key; it stays there."
+)
 @click.option("--timezone", metavar="ZONE", help="Whose day it is, e.g. Europe/Berlin.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for ledger and lease.")
-@click.option("--source", type=click.Choice([s.value for s in Source]), help="Where the day's campaign comes from.")
+@click.option(
+    "--source", type=click.Choice([s.value for s in Source]), help="Where the day's campaign comes from."
+)
 @click.option("--title", metavar="PATTERN", help="The campaign's title, e.g. 'Digest {date}'.")
 @click.option("--list-id", metavar="ID", help="The audience.")
 @click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting; repeatable.")
@@ -427,7 +447,9 @@ def init(
     told = []
     if path.exists():
         if values:
-            raise WrongUsage(f"{path} exists already: change settings there, or name another file with --env-file.")
+            raise WrongUsage(
+                f"{path} exists already: change settings there, or name another file with --env-file."
+            )
         settings = _shared.settings()
         told.append(f"Kept {path}.")
     else:
@@ -440,7 +462,9 @@ def init(
     except SendonceError as fault:
         raise type(fault)(f"{' '.join(told)} But: {fault.message}") from fault
     told.append("Mailchimp accepts the key.")
-    _shared.voice.document("init", ExitCode.OK, env_file=str(path), state=str(settings.state), message=" ".join(told))
+    _shared.voice.document(
+        "init", ExitCode.OK, env_file=str(path), state=str(settings.state), message=" ".join(told)
+    )
     _shared.voice.result("\n".join([*told, "", *_next_steps(path)]))
     _shared.voice.warnings(list(settings.warnings))
     return ExitCode.OK
@@ -451,7 +475,11 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
     from sendonce import setup
 
     is_terminal = bool(sys.stdin and sys.stdin.isatty()) and not _shared.is_json
-    proposed = {**setup.proposals(environment()), "SENDONCE_SOURCE": "draft", "SENDONCE_TITLE": "{job} {date}"}
+    proposed = {
+        **setup.proposals(environment()),
+        "SENDONCE_SOURCE": "draft",
+        "SENDONCE_TITLE": "{job} {date}",
+    }
 
     def ask(name: str, proposal: str) -> str:
         return str(click.prompt(name, default=proposal or None, err=True))
@@ -462,7 +490,9 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
         given = environment().get("MAILCHIMP_API_KEY", "").strip()
         if not given and not is_terminal:
             raise WrongUsage("The API key must be given: there is no terminal to ask on. Use --api-key-file.")
-        key["MAILCHIMP_API_KEY"] = given or str(click.prompt("MAILCHIMP_API_KEY (not shown)", hide_input=True, err=True))
+        key["MAILCHIMP_API_KEY"] = given or str(
+            click.prompt("MAILCHIMP_API_KEY (not shown)", hide_input=True, err=True)
+        )
     return {**key, **values}
 
 
@@ -523,8 +553,12 @@ def play_demo() -> ExitCode:
 
 
 @cli.command("drill")
-@click.option("--quick", is_flag=True, help="Only a sample, in less than 20 s: each step once, the send several times.")
-@click.option("--source", type=click.Choice([s.value for s in Source]), help="Drill this source.  [default: yours]")
+@click.option(
+    "--quick", is_flag=True, help="Only a sample, in less than 20 s: each step once, the send several times."
+)
+@click.option(
+    "--source", type=click.Choice([s.value for s in Source]), help="Drill this source.  [default: yours]"
+)
 @click.option("--step", metavar="NAME", help="Only this step, e.g. send; the table has their names.")
 @common
 def play_drill(source: str | None, step: str | None, *, quick: bool) -> ExitCode:
@@ -667,7 +701,11 @@ def _bug(fault: Exception) -> str:
     place = fault.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    where = f"{Path(place.tb_frame.f_code.co_filename).name} line {place.tb_lineno}" if place else "an unknown place"
+    where = (
+        f"{Path(place.tb_frame.f_code.co_filename).name} line {place.tb_lineno}"
+        if place
+        else "an unknown place"
+    )
     return (
         f"This is a bug in sendonce: {type(fault).__name__} in {where}. What was sent is in the ledger or in Mailchimp: "
         "run the same command again, it asks both. Please report it."

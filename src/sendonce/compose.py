@@ -100,7 +100,9 @@ def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
     """Where the date was worked out, say how: the machine, or who reads this, may be on another day."""
     if asked not in {None, "today", "yesterday"}:
         return outcome
-    return replace(outcome, message=f"{outcome.message} ({asked or 'today'} in {job.settings.zone}: {outcome.date})")
+    return replace(
+        outcome, message=f"{outcome.message} ({asked or 'today'} in {job.settings.zone}: {outcome.date})"
+    )
 
 
 # -------------------------------------------------------------------------------------------------- a send

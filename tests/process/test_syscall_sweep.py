@@ -147,7 +147,7 @@ def test_a_run_that_dies_at_any_system_call_is_finished_by_the_next(
     source: str, call: str, means: str, stage: Callable[[str], Stage]
 ) -> None:
     died = sweep(stage(source), call, means)
-    print(f"{source}: {died} deaths at {call} by {means}")  # noqa: T201 - the count, for -rP
+    print(f"{source}: {died} deaths at {call} by {means}")
     wanted = EFFECTS[source][call]
     assert died >= wanted if call in {"openat", "connect"} else died == wanted
 
@@ -240,7 +240,7 @@ def test_whatever_a_death_leaves_the_recovery_may_die_at_any_system_call(
             pairs += is_dead
             if not is_dead:
                 break
-    print(f"{source}: {pairs} pairs of deaths, the second at {call}")  # noqa: T201 - as above
+    print(f"{source}: {pairs} pairs of deaths, the second at {call}")
     assert pairs > 0
 
 
@@ -286,7 +286,7 @@ def test_a_disk_that_fails_from_any_call_on_is_found_before_the_send_or_leads_to
 ) -> None:
     on = stage(source)
     codes = [fail(*on.next(), call, nth) for nth in range(1, EFFECTS[source][call] + 1)]
-    print(f"{source}: from {call} 1, 2 … on the run ends with {codes}")  # noqa: T201 - as above
+    print(f"{source}: from {call} 1, 2 … on the run ends with {codes}")
     assert codes == sorted(codes, key=[78, 75, 0].index), "the later the less is lost"
 
 

@@ -37,7 +37,8 @@ def begin() -> None:
 
 def end() -> None:
     """Count no longer, and forget what was counted."""
-    shutil.rmtree(os.environ.pop(VARIABLE, ""), ignore_errors=True)
+    if folder := os.environ.pop(VARIABLE, None):
+        shutil.rmtree(folder)
 
 
 def total() -> str:

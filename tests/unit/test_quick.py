@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from support.runs import DAY, Desk
 
 from sendonce.quick import Call, plain_call
+from support.runs import DAY, Desk
 
 PLAIN = {
     ("send-batch",): Call(),
     ("-q", "send-batch"): Call(is_quiet=True),
     ("--env-file", "/e", "-q", "send-batch"): Call(env_file="/e", is_quiet=True),
     ("--env-file", "/e", "--job", "a", "send-batch", "--date", DAY): Call(env_file="/e", job="a", day=DAY),
-    ("send-batch", "--date", "today", "--quiet", "--env-file", "e"): Call(env_file="e", day="today", is_quiet=True),
+    ("send-batch", "--date", "today", "--quiet", "--env-file", "e"): Call(
+        env_file="e", day="today", is_quiet=True
+    ),
 }
 LEFT_TO_THE_WHOLE = [
     (),
@@ -48,7 +50,14 @@ def test_everything_else_is_left_to_the_whole_command_line(arguments: tuple[str,
     assert plain_call(arguments) is None
 
 
-WORDS = (["--job", "daily"], ["-q"], ["--date", DAY], ["--date", "2026-01-06"], ["--date", "9999-01-01"], ["--job", "Nope"])
+WORDS = (
+    ["--job", "daily"],
+    ["-q"],
+    ["--date", DAY],
+    ["--date", "2026-01-06"],
+    ["--date", "9999-01-01"],
+    ["--job", "Nope"],
+)
 
 
 def test_both_ways_give_the_same_answer(desk: Desk) -> None:

@@ -1,21 +1,21 @@
 """What can go wrong, as one tree. `exits.py` turns each branch into an exit code.
 
-    SendonceError                 a sentence for a person: what happened, what state things are in, what to do
-    ├── WrongUsage           2    the command line says something that cannot be meant
-    ├── Refused              1    a human must look; a rerun alone does not cure it
-    ├── Temporary           75    run again, that is safe
-    │   ├── LeaseBusy             another run holds the lease
-    │   ├── ClaimLost             the lease or the ledger is no longer what this run knows
-    │   ├── NoAnswer              Mailchimp could not be reached, or did not answer as the API does
-    │   └── NotRecorded           Mailchimp took the send, the ledger could not be written
-    ├── Unusable            78    configuration, credentials or ledger; nothing was sent by this run
-    │   ├── SettingsWrong
-    │   ├── CredentialsRejected
-    │   ├── StateUnusable         folder, ledger file or lock path that cannot be worked with
-    │   └── LedgerDamaged
-    └── InvariantBroken     70    a bug in sendonce
+SendonceError                 a sentence for a person: what happened, what state things are in, what to do
+├── WrongUsage           2    the command line says something that cannot be meant
+├── Refused              1    a human must look; a rerun alone does not cure it
+├── Temporary           75    run again, that is safe
+│   ├── LeaseBusy             another run holds the lease
+│   ├── ClaimLost             the lease or the ledger is no longer what this run knows
+│   ├── NoAnswer              Mailchimp could not be reached, or did not answer as the API does
+│   └── NotRecorded           Mailchimp took the send, the ledger could not be written
+├── Unusable            78    configuration, credentials or ledger; nothing was sent by this run
+│   ├── SettingsWrong
+│   ├── CredentialsRejected
+│   ├── StateUnusable         folder, ledger file or lock path that cannot be worked with
+│   └── LedgerDamaged
+└── InvariantBroken     70    a bug in sendonce
 
-    Stopped                 75    a signal; outside the tree, see there
+Stopped                 75    a signal; outside the tree, see there
 """
 
 

@@ -118,7 +118,7 @@ class _Attempt:
         self.limit_s = limit_s
         self.response: requests.Response | None = None
         self.is_connected = False  # from then on the request may arrive
-        self.is_over = False
+        self._is_over = False
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._timer = threading.Timer(limit_s, self._cut)
@@ -134,20 +134,26 @@ class _Attempt:
             while self._sockets:
                 self._sockets.pop().close()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over, and every socket cut: from then on nothing can leave."""
+        with self._lock:
+            return self._is_over
+
     def watch(self, sock: socket.socket) -> None:
         """Cut this one, too, when the time is over; at once if it is."""
         # a descriptor of our own: TLS takes the first one away while it shakes hands
         twin = socket.fromfd(sock.fileno(), sock.family, sock.type)
         with self._lock:
             self._sockets.append(twin)
-            if self.is_over:
+            if self._is_over:
                 _shut(twin)
 
     def _cut(self) -> None:
         with self._lock:
             for twin in self._sockets:
                 _shut(twin)
-            self.is_over = True  # from here on nothing can leave any more
+            self._is_over = True
 
 
 def _shut(sock: socket.socket) -> None:
