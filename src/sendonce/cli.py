@@ -38,6 +38,7 @@ class Shared:
     is_json: bool = False
     is_quiet: bool = False
     is_verbose: bool = False
+    command: str = "sendonce"
 
     @property
     def voice(self) -> Voice:
@@ -76,6 +77,7 @@ def common(command: Command) -> Command:
     """Give a command the shared options."""
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
+        _shared.command = ctx.command_path.removeprefix("sendonce").strip() or "sendonce"
         # an empty name counts: it is what a variable that was not set leaves behind, and must not become the default
         if value is not None and value is not False and not ctx.resilient_parsing:
             setattr(_shared, str(parameter.name), value)
@@ -238,18 +240,23 @@ def ledger_list(since: str | None, until: str | None, state: str | None, *, is_c
     job = _shared.open_job(needs_mailchimp=False)
     first = job.day(since, early=True).isoformat() if since is not None else ""
     last = job.day(until, early=True).isoformat() if until is not None else "9999"
+    if first > last:
+        raise WrongUsage(f"--since {first} lies after --until {last}.")
+    if is_csv and _shared.is_json:
+        raise WrongUsage("--csv and --json exclude each other.")
     batches = [
         b
         for b in job.ledger().batches()
         if first <= b.date <= last and (state is None or b.state.value == state)
     ]
-    rows = report.ledger_rows(batches, ZoneInfo(job.settings.zone))
+    rows = report.ledger_rows(batches, ZoneInfo(job.settings.zone), is_short=not is_csv)
     voice = _shared.voice
     voice.document("ledger list", ExitCode.OK, batches=[report.batch_parts(b) for b in batches])
     if is_csv:
         voice.result(report.as_csv(report.COLUMNS, rows))
     elif not voice.is_json:
-        empty = f"No batch on record for job {job.settings.job}."
+        which = " that matches" if since or until or state else ""
+        empty = f"No batch on record for job {job.settings.job}{which}."
         voice.result(report.as_table(report.COLUMNS, rows) if rows else empty)
     voice.warnings(_warnings(job))
     return ExitCode.OK
@@ -339,9 +346,12 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     Finds them by the title pattern. The old file is kept aside.
     """
     job = _shared.open_job()
-    batches, put = compose.rebuild(job)
+    batches, lost, put = compose.rebuild(job)
+    left = ", ".join(f"{b.date} ({b.state.value})" for b in lost)
     _confirm(
-        f"Mailchimp tells of {len(batches)} batches of job {job.settings.job}. Put them in place of the ledger?",
+        f"The ledger of job {job.settings.job} would hold {len(batches)} batches."
+        + (f" Left out, as Mailchimp has nothing of them: {left}." if left else "")
+        + " Put it in place?",
         is_agreed=yes,
     )
     kept = put()
@@ -482,7 +492,21 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
     }
 
     def ask(name: str, proposal: str) -> str:
-        return str(click.prompt(name, default=proposal or None, err=True))
+        from sendonce.settings import SETTINGS, zone_exists
+
+        meaning = next((doc.plain_meaning for doc in SETTINGS if doc.name == name), "")
+        click.echo(f"\n{meaning[:1].upper()}{meaning[1:]}.", err=True)
+
+        def checked(text: str) -> str:
+            if name == "SENDONCE_TIMEZONE" and not zone_exists(text):
+                raise click.BadParameter(
+                    f'there is no time zone "{text}"; wanted: a name such as Europe/Berlin'
+                )
+            if name == "SENDONCE_SOURCE" and text not in set(Source):
+                raise click.BadParameter(f"wanted: {', '.join(Source)}")
+            return text
+
+        return str(click.prompt(name, default=proposal or None, err=True, value_proc=checked))
 
     setup.complete(values, ask if is_terminal else None, proposed)
     key = {}
@@ -513,7 +537,13 @@ def _next_steps(path: Path) -> list[str]:
 
 
 @cli.command()
-@click.option("--port", type=int, default=0, metavar="N", help="Port on 127.0.0.1.  [default: any free one]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on 127.0.0.1.  [default: any free one]",
+)
 @click.option("--audience", type=click.IntRange(0), default=100, metavar="N", help="Readers.  [default: 100]")
 @click.option("--draft", "drafts", multiple=True, metavar="TITLE", help="One more campaign; repeatable.")
 @common
@@ -666,7 +696,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.Abort:
-        return _shared.voice.fault("sendonce", Stopped("SIGINT"), "Interrupted. Nothing was changed.")
+        return _shared.voice.fault(_shared.command, Stopped("SIGINT"), "Interrupted. Nothing was changed.")
     except click.exceptions.NoArgsIsHelpError as fault:
         return _usage("", fault.ctx)
     except click.ClickException as fault:
@@ -674,13 +704,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except WrongUsage as fault:
         return _usage(fault.message, click.get_current_context(silent=True))
     except NoAnswer as fault:
-        return _shared.voice.fault("sendonce", fault, f"{fault.message} Run again, that is safe.")
+        return _shared.voice.fault(_shared.command, fault, f"{fault.message} Run again, that is safe.")
     except SendonceError as fault:
-        return _shared.voice.fault("sendonce", fault, fault.message)
+        return _shared.voice.fault(_shared.command, fault, fault.message)
     except (Stopped, KeyboardInterrupt) as fault:
-        return _shared.voice.fault("sendonce", fault, "Interrupted. Run again, that is safe.")
+        return _shared.voice.fault(_shared.command, fault, "Interrupted. Run again, that is safe.")
     except Exception as fault:  # noqa: BLE001 - the last resort: a bug gets a code of its own, not a traceback
-        return _shared.voice.fault("sendonce", fault, _bug(fault))
+        return _shared.voice.fault(_shared.command, fault, _bug(fault))
     return int(code) if isinstance(code, int) else 0
 
 

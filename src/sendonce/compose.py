@@ -148,7 +148,11 @@ def rehearse(job: Job, day: date) -> Outcome:
     """A dry run."""
     from sendonce.core.rehearse import rehearse as rehearsal
 
-    return rehearsal(rules(job, day), ports(job, None, day))
+    try:
+        return rehearsal(rules(job, day), ports(job, None, day))
+    except Refused as fault:
+        text = f"{fault.message} A run would refuse, and send nothing: put that right and look again."
+        return Outcome(Ending.REFUSED, day.isoformat(), text)
 
 
 def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None]) -> Outcome:
@@ -175,7 +179,7 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
                         return replace(outcome, ending=Ending.ALARM, message=text)
                     progress(seen.status, seen.emails_sent)
                     if seen.status == "sent":
-                        return _finished(outcome, seen.emails_sent)
+                        return _finished(job, outcome, seen.emails_sent)
                 job.clock.sleep(pause_s)
                 pause_s = next(pauses_s, pause_s)
         except Stopped as stop:
@@ -186,12 +190,32 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
     )
 
 
-def _finished(outcome: Outcome, emails_sent: int | None) -> Outcome:
+def _finished(job: Job, outcome: Outcome, emails_sent: int | None) -> Outcome:
+    if emails_sent is not None:
+        _keep_count(job, outcome, emails_sent)
     text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
     if emails_sent == 0:
         text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
         return replace(outcome, ending=Ending.ALARM, message=text, emails_sent=0)
     return replace(outcome, message=text, emails_sent=emails_sent)
+
+
+def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
+    """Record what `--wait` has seen. If the lease is not to be had, the next run reads and records it."""
+    from sendonce.core.errors import SendonceError
+
+    try:
+        with _held(job, "record the number of mails") as lease:
+            store = job.ledger(lease)
+            page = store.load(outcome.date)
+            campaigns = tuple(
+                replace(entry, emails_sent=emails_sent) if entry.id == outcome.campaign_id else entry
+                for entry in page.batch.campaigns
+            )
+            if campaigns != page.batch.campaigns:
+                store.save(page, replace(page.batch, campaigns=campaigns))
+    except SendonceError as fault:
+        job.log.note("not recorded", said=fault.message)
 
 
 def rules(job: Job, day: date) -> Rules:
@@ -304,26 +328,30 @@ def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
         return batch
 
 
-def rebuild(job: Job) -> tuple[tuple[Batch, ...], Callable[[], str]]:
-    """The batches that Mailchimp tells of, and a call that puts them in place of the ledger."""
+def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[], str]]:
+    """What a rebuilt ledger would hold, what of the old one it would not, and a call that puts it in place."""
     from sendonce.core.audit import merge
     from sendonce.core.audit import rebuild as rebuilt
     from sendonce.core.errors import LedgerDamaged
 
     mailer = mailchimp(job)
     listing = mailer.listing()
-    batches = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
+    told = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
+
+    def on_record(store: FileLedger) -> tuple[Batch, ...]:
+        try:
+            return store.batches()
+        except LedgerDamaged:
+            return ()
 
     def put() -> str:
         with _held(job, "rebuild the ledger") as lease:
             store = job.ledger(lease)
-            try:
-                old = store.batches()
-            except LedgerDamaged:
-                old = ()
-            return store.rebuild(merge(old, batches))
+            return store.rebuild(merge(on_record(store), told))
 
-    return batches, put
+    old = on_record(job.ledger())
+    made = merge(old, told)
+    return made, tuple(b for b in old if b.date not in {m.date for m in made}), put
 
 
 def verify(job: Job) -> tuple[int, tuple[Finding, ...]]:

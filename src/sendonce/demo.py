@@ -16,7 +16,8 @@ from sendonce.adapters.signals import stop_on_signals
 from sendonce.core.dates import render
 from sendonce.core.errors import Stopped, Unusable
 from sendonce.sandbox.account import DEFAULT_LIST_ID, Setup
-from sendonce.stage import RUN_LIMIT_S, Desk, Stage, make_desk, scratch, today
+from sendonce.sandbox.account import Settings as SandboxSettings
+from sendonce.stage import MADE_UP_KEY, RUN_LIMIT_S, Desk, Stage, make_desk, scratch, today
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,12 @@ def serve_sandbox(
     """
     from sendonce.sandbox.server import serve
 
-    setup = Setup(members=audience, drafts=(title_of(today(zone)), *drafts))
+    # only the key that is handed out, so that a wrong one can be tried, too
+    setup = Setup(
+        members=audience,
+        drafts=(title_of(today(zone)), *drafts),
+        settings=SandboxSettings(api_key=MADE_UP_KEY),
+    )
     with stop_on_signals(), scratch("sandbox") as folder:
         try:
             serve(port, ready=lambda url: ready(_make_desk(Path(folder), url, zone)), setup=setup)

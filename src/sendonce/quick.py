@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce import compose
-from sendonce.core.errors import SendonceError
 from sendonce.report import Voice
 from sendonce.settings import environment, load, working_folder
 
@@ -37,8 +36,8 @@ def already_settled(arguments: Sequence[str]) -> int | None:
         path = None if call.env_file is None else Path(call.env_file)
         job = compose.open_job(load(path, call.job, environment(), working_folder()), talk=None)
         outcome = compose.already_settled(job, job.day(call.day))
-    except SendonceError:
-        return None  # the whole command line runs into the same, and tells it
+    except Exception:  # noqa: BLE001 - the whole command line runs into the same, and tells it
+        return None
     if outcome is None:
         return None
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)

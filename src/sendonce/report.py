@@ -249,8 +249,8 @@ def state_words(batch: Batch) -> str:
 COLUMNS = ("date", "state", "campaign", "title", "sent at", "emails", "tries")
 
 
-def ledger_rows(batches: Iterable[Batch], zone: tzinfo) -> list[tuple[str, ...]]:
-    """A row of text for each batch, in `COLUMNS`."""
+def ledger_rows(batches: Iterable[Batch], zone: tzinfo, *, is_short: bool) -> list[tuple[str, ...]]:
+    """A row of text for each batch, in `COLUMNS`; `is_short` leaves out of a time what the date says already."""
     rows: list[tuple[str, ...]] = []
     for batch in batches:
         main: Entry | None = batch.main
@@ -261,12 +261,18 @@ def ledger_rows(batches: Iterable[Batch], zone: tzinfo) -> list[tuple[str, ...]]
                 state_words(batch),
                 main.id if main else "",
                 main.title if main else "",
-                _time_of_day(main.sent_at, zone, batch.date) if main and main.sent_at else "",
+                _sent_at(main, zone, batch.date if is_short else ""),
                 emails,
                 str(len(batch.attempts)),
             )
         )
     return rows
+
+
+def _sent_at(main: Entry | None, zone: tzinfo, known_date: str) -> str:
+    if main is None or main.sent_at is None:
+        return ""
+    return _time_of_day(main.sent_at, zone, known_date) if known_date else local(main.sent_at, zone)
 
 
 def _time_of_day(time: datetime, zone: tzinfo, date: str) -> str:
@@ -333,8 +339,12 @@ def _terminal_width() -> int:
 
 def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
     """Everything on record of one date, for `ledger show`."""
+    from itertools import groupby
+    from textwrap import wrap
+
     lines = [f"{batch.date}: {state_words(batch)}"]
-    if batch.reason:
+    is_told = any(batch.reason in attempt.detail for attempt in batch.attempts)
+    if batch.reason and not is_told:
         lines.append(f"  reason       {batch.reason}")
     for entry in batch.campaigns:
         lines += [
@@ -350,13 +360,22 @@ def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
             lines.append(f"    {'recipients':<10} {entry.recipients} before the send")
         if entry.emails_sent is not None:
             lines.append(f"    {'emails':<10} {entry.emails_sent}")
-    for attempt in batch.attempts:
+    for (outcome, detail), group in groupby(batch.attempts, key=lambda a: (a.outcome, a.detail)):
+        runs = list(group)
+        last = runs[-1]
         lines.append(
-            f"  run {attempt.run:<8} {local(attempt.started_at, zone)}  {attempt.host} pid {attempt.pid}"
-            f"  {attempt.outcome or 'no end on record'}"
+            f"  run {last.run:<8} {local(last.started_at, zone)}  {last.host} pid {last.pid}"
+            f"  {outcome or 'no end on record'}"
         )
-        if attempt.detail:
-            lines.append(f"    {attempt.detail}")
+        if len(runs) > 1:
+            lines.append(f"    the last of {len(runs)} runs that ended so")
+        if detail:
+            lines += wrap(
+                printable(detail),
+                width=_terminal_width() - 4,
+                initial_indent="    ",
+                subsequent_indent="    ",
+            )
     return "\n".join([*(printable(line) for line in lines), *reset_lines(resets, zone)])
 
 

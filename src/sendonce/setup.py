@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sendonce import compose
 from sendonce.core.errors import SettingsWrong, StateUnusable, WrongUsage
 from sendonce.core.model import Source
-from sendonce.settings import NEEDED_BY, load, render_env
+from sendonce.settings import NEEDED_BY, SETTINGS, load, render_env
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +89,7 @@ def _fill(
 
 def write(path: Path, values: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     """Write a new `.env` (0600) and read it back as a run will. One that cannot be used is not left behind."""
+    refuse_overriding(values, environ, path)
     text = render_env(values)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -103,6 +104,20 @@ def write(path: Path, values: Mapping[str, str], environ: Mapping[str, str]) -> 
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def refuse_overriding(values: Mapping[str, str], environ: Mapping[str, str], path: Path) -> None:
+    """Raise SettingsWrong if the environment would win over what is about to be written.
+
+    The sandbox's exports, still set in this terminal, would have the wrong Mailchimp accept the key.
+    """
+    known = {doc.name for doc in SETTINGS}
+    odd = sorted(n for n in known if environ.get(n, "").strip() and environ[n].strip() != values.get(n))
+    if odd:
+        raise SettingsWrong(
+            f"The environment sets {', '.join(odd)}, which would win over {path}. Nothing was written: take a new "
+            f"terminal, or unset {' '.join(odd)}, or give the same with --set NAME=VALUE."
+        )
 
 
 def make_state(settings: Settings) -> bool:

@@ -6,6 +6,7 @@ The expected results are written down by hand, row by row. A column: a read is t
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 from dataclasses import dataclass
@@ -140,7 +141,6 @@ ROWS = [
     temporary("200 NaN", answer(200, json.dumps(CAMPAIGN).replace("4711", "NaN").encode(), JSON)),
     temporary("200 UTF-16", answer(200, json.dumps(CAMPAIGN).encode("utf-16"), JSON)),
     temporary("200 two documents", answer(200, json.dumps(CAMPAIGN).encode() * 2, JSON)),
-    temporary("200 deep", answer(200, b"[" * 100_000, JSON)),
     temporary("201", says(201, CAMPAIGN)),
     temporary("202", says(202, CAMPAIGN)),
     temporary("203", says(203, CAMPAIGN)),
@@ -217,11 +217,24 @@ def test_what_an_answer_means_to_a_send(row: Row) -> None:
         assert found.why is row.send
 
 
+def test_json_that_nests_too_deep_is_no_answer() -> None:
+    """Python's own parser fails at it with an error of another kind."""
+    with WireServer(answer(200, b"[" * 100_000, JSON)) as server:
+        api = mailchimp(server.url)
+        gc.disable()  # what it would call at the bottom of the recursion has no room left
+        try:
+            assert isinstance(api.send(CAMPAIGN_ID), Unclear)
+            with pytest.raises(NoAnswer):
+                api.campaign(CAMPAIGN_ID)
+        finally:
+            gc.enable()
+
+
 def test_no_answer_at_all_within_the_time_leaves_a_send_unclear() -> None:
     """Nor is a read or a write anything but unanswered."""
     with WireServer(stall) as server:
-        api = mailchimp(server.url, timeout_s=0.3)
-        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 0.3 s.")
+        api = mailchimp(server.url, timeout_s=0.6)
+        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 0.6 s.")
         for write in WRITES.values():
             with pytest.raises(NoAnswer, match="It is not known whether Mailchimp did"):
                 write(api)
@@ -375,8 +388,8 @@ def test_a_read_that_has_used_up_its_time_is_not_tried_again() -> None:
     """The first try may take it all."""
     clock = PatientClock()
     with WireServer(stall) as server:
-        with pytest.raises(NoAnswer, match=r"no answer within 0\.3 s"):
-            mailchimp(server.url, clock=clock, timeout_s=0.3).campaign(CAMPAIGN_ID)
+        with pytest.raises(NoAnswer, match=r"no answer within 0\.6 s"):
+            mailchimp(server.url, clock=clock, timeout_s=0.6).campaign(CAMPAIGN_ID)
         assert len(server.heard) == 1
     assert clock.slept == []
 

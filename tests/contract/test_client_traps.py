@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import socket
 import threading
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
     from sendonce.adapters.mailchimp.api import Mailchimp
     from sendonce.settings import Settings
+    from support.runs import Desk
 
 HTML_PAGE = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 NOT_JSON = {"text": b"oops", "object": b"{}", "list": b"[]", "null": b"null", "cut": b'{"id": "1a2b'}
@@ -326,9 +328,9 @@ def free_port() -> int:
 def never_left(api: Mailchimp, said: str) -> None:
     """Check that nothing can have arrived: not sent, and every other call says the same and may be tried again."""
     assert api.send(CAMPAIGN_ID) == NotSent(No.UNREACHABLE, f"{said}.")
-    with pytest.raises(NoAnswer, match=said):
+    with pytest.raises(NoAnswer, match=re.escape(said)):
         api.campaign(CAMPAIGN_ID, tries=1)
-    with pytest.raises(NoAnswer, match=f'Could not create campaign "Digest": {said}'):
+    with pytest.raises(NoAnswer, match=re.escape(f'Could not create campaign "Digest": {said}')):
         api.create(SPEC, "Digest")
 
 
@@ -391,7 +393,7 @@ TOO_LATE: dict[str, Callable[[Peer], None]] = {
 def test_a_fault_after_the_request_leaves_everything_open(act: Callable[[Peer], None]) -> None:
     """B5: it may have arrived, whatever exception comes of it."""
     with WireServer(act) as server:
-        api = mailchimp(server.url, timeout_s=0.5)
+        api = mailchimp(server.url, timeout_s=1)
         assert isinstance(api.send(CAMPAIGN_ID), Unclear)
         with pytest.raises(NoAnswer, match='It is not known whether Mailchimp did create campaign "Digest"'):
             api.create(SPEC, "Digest")
@@ -495,19 +497,23 @@ DRIPS = {
 def test_an_answer_that_drips_is_over_when_the_time_is(act: Callable[[Peer], None]) -> None:
     """C2: the client's timeout is per read. Each byte comes in time here, and the whole would take 6 to 40 s."""
     with WireServer(act) as server:
-        api = mailchimp(server.url, timeout_s=0.7)
-        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 0.7 s.")
-        with pytest.raises(NoAnswer, match=r"no answer within 0\.7 s"):
+        api = mailchimp(server.url, timeout_s=1)
+        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 1 s.")
+        with pytest.raises(NoAnswer, match="no answer within 1 s"):
             api.campaign(CAMPAIGN_ID)
-        with pytest.raises(NoAnswer, match=r"no answer within 0\.7 s"):
+        with pytest.raises(NoAnswer, match="no answer within 1 s"):
             api.create(SPEC, "Digest")
         assert len(server.heard) == 3, "a read that has used up the time is not tried again"
 
 
 def test_a_handshake_that_drips_is_over_when_the_time_is() -> None:
     """C2: each byte of the TLS record comes in time; the request has not left."""
-    record = drip(b"\x16\x03\x03\x40\x00" + bytes(300))
-    with WireServer(answer(204), on_connect=record) as server:
+
+    def drip_a_record(peer: Peer) -> None:
+        peer.drip(b"\x16\x03\x03\x40\x00" + bytes(300), 0.1)
+        peer.hang_up()
+
+    with WireServer(answer(204), on_connect=drip_a_record) as server:
         said = mailchimp(server.https_url, timeout_s=0.7).send(CAMPAIGN_ID)
         assert isinstance(said, NotSent)
         assert said.why is No.UNREACHABLE
@@ -525,10 +531,10 @@ def test_the_time_limit_outlasts_many_calls() -> None:
     """C4, C5: `_request_timeout` is ignored by the client, and set_config() resets limit and token."""
     acts = [*[says(200, CAMPAIGN)] * 5, stall]
     with WireServer(*acts) as server:
-        api = mailchimp(server.url, timeout_s=0.5)
+        api = mailchimp(server.url, timeout_s=1.5)
         for _ in range(5):
             api.campaign(CAMPAIGN_ID)
-        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 0.5 s.")
+        assert api.send(CAMPAIGN_ID) == Unclear("no answer within 1.5 s.")
         assert keys_heard(server) == {f"Basic user:{API_KEY}"}
 
 
@@ -679,7 +685,8 @@ def test_https_goes_through_the_proxy_of_the_environment(
     """D9: one that refuses means that nothing left; the key is not for its eyes."""
     with WireServer(answer(502, HTML_PAGE)) as proxy:
         monkeypatch.setenv(name, form.format(proxy.port))
-        never_left(mailchimp("https://nonexistent.invalid/3.0"), "the proxy could not be used")
+        said = "the proxy could not be used (Tunnel connection failed: 502 Told)"
+        never_left(mailchimp("https://nonexistent.invalid/3.0"), said)
         assert {one.method for one in proxy.heard} == {"CONNECT"}
         assert {one.target for one in proxy.heard} == {"nonexistent.invalid:443"}
         assert not any("authorization" in one.headers for one in proxy.heard)
@@ -736,6 +743,15 @@ def test_a_proxy_that_cannot_be_used_is_a_fault_of_the_settings(
     with pytest.raises(SettingsWrong, match="HTTPS_PROXY"):
         mailchimp("https://nonexistent.invalid/3.0")
     mailchimp("http://127.0.0.1:1/3.0")  # not its business
+
+
+def test_a_run_behind_such_a_proxy_ends_before_it_begins(desk: Desk) -> None:
+    """D9: 78, which a person must mend; the password in the proxy's address is not shown."""
+    desk.write_env(MAILCHIMP_API_URL=None)
+    ended = desk.send(environ={"HTTPS_PROXY": "socks5://me:secret@127.0.0.1:1080"})
+    assert ended.code == 78
+    assert "HTTPS_PROXY" in ended.err
+    assert "secret" not in ended.all
 
 
 def test_the_ca_bundle_of_the_environment_is_honoured(

@@ -115,7 +115,7 @@ def peak_kib(url: str) -> tuple[int, int]:
     folder = __file__.rpartition("/contract/")[0]
     child = subprocess.run(
         [sys.executable, "-c", MEASURED, url],
-        env=os.environ | {"PYTHONPATH": folder},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, *sys.path])},
         capture_output=True,
         text=True,
         check=True,

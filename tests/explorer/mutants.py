@@ -46,7 +46,6 @@ class TakesUnclearForFailed(Run):
     """A timeout means "not sent": back to `ready`, free to be sent again."""
 
     def _unclear(self, campaign: Campaign, entry: Entry, said: str) -> tuple[Outcome, Batch]:
-        self._posting = None
         return self._temporary(f"{entry.id}: {said}", replace(self._batch, state=State.READY))
 
 
@@ -54,5 +53,4 @@ class SaysNotSent(Run):
     """An unclear answer is reported as a refusal."""
 
     def _unclear(self, campaign: Campaign, entry: Entry, said: str) -> tuple[Outcome, Batch]:
-        self._posting = None
         return self._not_sent(campaign, NotSent(No.REFUSED, said))

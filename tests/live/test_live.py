@@ -48,7 +48,7 @@ EXPECTED_OF_THE_SANDBOX = {
     "two_sends_at_once": "emails_sent 3 for 3 members",
     "listing_lag": "in 5 tries",
     "status_lag": "left save after",
-    "web_id_grows": "yes: [",
+    "web_id_grows": ": [",
     "same_segment_twice": "of 20 were made",
     "title_of_a_copy": '"sendonce live: original (copy 01)"',
     "paused_and_canceled": "a send then 400",

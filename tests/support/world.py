@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sendonce.core import ledger as ledgers
 from sendonce.core.batch import Ports, Run
@@ -45,6 +45,7 @@ from sendonce.core.model import (
     Source,
     Spec,
     State,
+    Unclear,
 )
 from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 from sendonce.core.rehearse import rehearse
@@ -62,6 +63,15 @@ LIST = "list1"
 START = datetime(2026, 11, 30, 8, 0, 0, 250_000, tzinfo=UTC)
 """Mailchimp's true time at 0 s. Not a whole second: create_time and Date drop the rest."""
 
+EFFECTS = {
+    "store.save",
+    "store.check",
+    "mailer.create",
+    "mailer.write_settings",
+    "mailer.write_content",
+    "mailer.send",
+}
+UNCLEAR = Unclear("The connection was reset.")
 BY_HAND = Content("<p>Written by a person</p>")
 
 _Made = TypeVar("_Made")
@@ -712,3 +722,27 @@ class Process:
         return Ended(
             outcome, error, tuple(self.gate.calls), tuple(self.mailer.posts), tuple(self.witness.warnings)
         )
+
+
+def world_of(source: Source = Source.DRAFT, *, has_draft: bool | None = None, **fields: Any) -> World:
+    """Make a world in which a run would send. With a draft source the day's draft is there, else only if asked for."""
+    world = World(source, **fields)
+    if has_draft or (has_draft is None and source is Source.DRAFT):
+        world.account.add()
+    return world
+
+
+def only_campaign(world: World) -> Made:
+    """Return the only campaign that there is."""
+    (only,) = world.account.campaigns.values()
+    return only
+
+
+def effects(ended: Ended) -> list[str]:
+    """Return the calls that change something or guard a change, in order."""
+    return [name for name in ended.calls if name in EFFECTS]
+
+
+def unclear(*, acts: bool) -> Fault:
+    """Have a send answered neither with yes nor with no, whether it took effect or not."""
+    return answering(UNCLEAR, acts=acts)

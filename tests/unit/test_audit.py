@@ -207,6 +207,7 @@ FROM_MAILCHIMP = rebuilt(campaign())
     [
         batch(State.SENDING, ASKED, attempts=ATTEMPTS),
         batch(State.SENT, DONE, attempts=ATTEMPTS),
+        batch(State.SENT, entry(by="by hand", sent_at=SENT_AT)),
         batch(State.SKIPPED, reason="a holiday"),
         batch(State.READY, ASKED),
         batch(State.REFUSED, ASKED, reason="400."),
@@ -214,6 +215,7 @@ FROM_MAILCHIMP = rebuilt(campaign())
     ids=[
         "an open send",
         "a sent date",
+        "a date sent by hand",
         "a skipped date",
         "a send that was answered",
         "a send that was refused",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,7 +15,7 @@ from sendonce.core.decide import Forget, GiveWay, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
 from sendonce.core.model import Attempt, Batch, Checklist, Ending, Entry, No, NotSent, Source, State
 from sendonce.core.rehearse import foretell, rehearse
-from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of
+from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,13 +36,6 @@ READS = {
     "witness.warn",
 }
 EARLIER = "2026-11-27"
-
-
-def world_of(source: Source, **fields: Any) -> World:
-    world = World(source, **fields)
-    if source is Source.DRAFT:
-        world.account.add()
-    return world
 
 
 def first(world: World) -> Made:
@@ -314,6 +307,13 @@ def test_a_read_that_fails_ends_both_alike(call: str, error: Exception, source: 
     assert foretold.code == world_of(source).run(on={call: [before(error)]}).code
 
 
+def test_a_file_that_is_missing_ends_both_alike_where_a_draft_is_there_already() -> None:
+    world = world_of(Source.HTML, has_draft=True)
+    missing = {"source.spec": [before(Refused("The HTML file is empty."))]}
+    assert world.rehearse(on=missing).code == 1
+    assert world.run(on=missing).code == 1
+
+
 @pytest.mark.parametrize(("made_at_s", "code"), [(-1799.0, 75), (-1800.0, 1)])
 def test_recipients_that_are_not_ready_are_temporary_until_the_draft_is_half_an_hour_old(
     made_at_s: float, code: int
@@ -385,7 +385,7 @@ def test_it_says_what_would_be_created_and_for_whom(
     world.spec = replace(spec_of(), recipients=recipients)
     foretold = world.rehearse()
     assert foretold.message == (
-        f'Would create "Digest 2026-11-30 [nonce]" for {whom} (audience {recipients["list_id"]}) and send it: "News".'
+        f'Would create "Digest 2026-11-30 […]" for {whom} (audience {recipients["list_id"]}) and send it: "News".'
     )
     assert foretold.outcome is not None
     assert foretold.outcome.recipients == size

@@ -162,8 +162,7 @@ class Run:
         self._done = Done()
         self._alarms: list[str] = []
         self._earlier: list[Batch] = []
-        self._posting: Entry | None = None
-        self._posted_id = ""
+        self._posted: Entry | None = None
         self._page = Page(None, Batch(rules.date))
         self._before: Batch | None = None
         self._spec: Spec | None = None
@@ -184,14 +183,14 @@ class Run:
         except Refused as fault:
             return self._finish(*self._refused(fault.message))
         except NoAnswer as fault:
-            sent = "" if self._posted_id else " Nothing was sent by this run."
+            sent = "" if self._posted else " Nothing was sent by this run."
             return self._finish(*self._temporary(f"{fault.message}{sent}"))
         except Stopped as stop:
             return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}."))
         except (Unusable, Temporary) as fault:
-            if self._posted_id:
+            if self._posted:
                 raise NotRecorded(
-                    f"The send of campaign {self._posted_id} was requested, and then: {fault.message} "
+                    f"The send of campaign {self._posted.id} was requested, and then: {fault.message} "
                     "Run the same command again, that is safe: it asks Mailchimp first."
                 ) from fault
             self._note_fault(fault)
@@ -291,9 +290,8 @@ class Run:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
         spec = self._todays_spec()
         try:
-            if (
-                self._done.created_id != campaign.id
-            ):  # what this very run created has today's settings already
+            # what this very run created has today's settings already
+            if self._done.created_id != campaign.id:
                 self._store.check(self._page)
                 self._mailer.write_settings(campaign.id, spec, campaign.title)
             self._store.check(self._page)
@@ -355,7 +353,7 @@ class Run:
         self._write(replace(self._batch, state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
         self._witness.note("sending", campaign=campaign.id)
         self._store.check(self._page)  # nothing comes between this and the POST: not even a line in the log
-        self._posting, self._posted_id = entry, campaign.id
+        self._posted = entry
         answer = self._mailer.send(campaign.id)
         self._witness.note("answered", answer=type(answer).__name__)
         match answer:
@@ -371,7 +369,6 @@ class Run:
     def _accepted(self, campaign: Campaign, entry: Entry) -> tuple[Outcome, Batch]:
         entry = replace(entry, by="sendonce", sent_at=self._mailer.now())
         self._write(replace(self._batch, state=State.SENT, campaigns=_with(self._batch, entry)))
-        self._posting = None
         try:
             seen = self._mailer.campaign(campaign.id, tries=1)
         except SendonceError:
@@ -389,7 +386,6 @@ class Run:
                 f"The send of campaign {campaign.id} was answered with no ({answer.said}), and the campaign could not "
                 f"be read afterwards ({fault.message}) The next run reads it before anything else."
             )
-        self._posting = None
         if seen is None:
             return self._refused(f"Campaign {campaign.id} is gone from Mailchimp (404). {answer.said}")
         if not seen.is_draft:
@@ -403,7 +399,7 @@ class Run:
                     ready,
                 )
             case No.CERTIFICATE | No.CREDENTIALS:
-                self._posted_id = ""
+                self._posted = None
                 self._write(ready)
                 raise CredentialsRejected(f"Campaign {campaign.id} was not sent: {answer.said}")
             case No.RECIPIENTS_NOT_READY:
@@ -428,11 +424,9 @@ class Run:
             else:
                 said_last = "Mailchimp still shows it as not sent." if seen else "It cannot be found (404)."
                 if seen is not None and not seen.is_draft:
-                    self._posting = None
                     return self._ended_by(from_status((seen,), self._rules))
             left_s = (until - self._mailer.now()).total_seconds()
             if left_s <= 0:
-                self._posting = None
                 return self._temporary(
                     f"The send of campaign {campaign.id} was requested and is not confirmed: {said} {said_last} "
                     "Its outcome is not known yet; the next run reads it again before anything else."
@@ -442,7 +436,7 @@ class Run:
 
     def _give_up(self, entry: Entry) -> None:
         entry = replace(entry, gave_up_at=self._mailer.now())
-        self._posting = entry
+        self._posted = entry
         self._write(replace(self._batch, campaigns=_with(self._batch, entry)))
 
     # ---------------------------------------------------------------------- outcomes, each with the batch to record
@@ -496,7 +490,7 @@ class Run:
         ending = Ending.SCHEDULED if is_on_date else Ending.SCHEDULED_ELSEWHEN
         sent = (
             "Whether this run's own send took effect is not known."
-            if self._posted_id
+            if self._posted
             else "This run sent nothing."
         )
         text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. {sent}'
@@ -509,11 +503,11 @@ class Run:
     def _refused(self, reason: str, campaign: Campaign | None = None) -> tuple[Outcome, Batch]:
         """Exit 1. Only an answer to this run's own POST takes a batch out of `sending`."""
         batch = self._batch
-        is_answered = self._posted_id != "" and campaign is not None and campaign.is_draft
+        is_answered = self._posted is not None and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING or is_answered:
             batch = replace(batch, state=State.REFUSED, reason=reason)
             text = f"{reason} Nothing was sent by this run. Put that right: the next run tries again."
-        elif self._posted_id:
+        elif self._posted:
             text = (
                 f"{reason} Whether it was sent for {self._rules.date} is not known: look at it in Mailchimp."
             )
@@ -533,12 +527,10 @@ class Run:
         batch = self._batch
         if batch.state is State.SENT:
             why += " The campaign was sent and is recorded."
-        elif self._posting is not None:
-            given_up = replace(self._posting, gave_up_at=self._posting.gave_up_at or self._mailer.now())
+        elif self._posted is not None:
+            given_up = replace(self._posted, gave_up_at=self._posted.gave_up_at or self._mailer.now())
             batch = replace(batch, campaigns=_with(batch, given_up))
-            why += f" The outcome of the send of campaign {self._posting.id} is not known yet."
-        elif self._posted_id and batch.state is State.SENDING:
-            why += f" The outcome of the send of campaign {self._posted_id} is not known yet."
+            why += f" The outcome of the send of campaign {self._posted.id} is not known yet."
         elif batch.state is State.SENDING and batch.main is not None:
             why += (
                 f" Nothing was sent by this run. A send of campaign {batch.main.id} is on record as requested: "
@@ -599,7 +591,7 @@ class Run:
                 return replace(
                     outcome, notes=(f"The end of this run could not be recorded. {fault.message}",)
                 )
-            if self._posted_id:
+            if self._posted:
                 raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
             raise
         return replace(outcome, is_hushed=is_hushed)

@@ -126,9 +126,7 @@ def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
     if isinstance(segment, dict) and saved is None:
         whom = f"a segment of {whom}"
     subject = spec.settings.get("subject_line", "")
-    text = (
-        f'Would create "{rules.title_key} [nonce]" for {whom} (audience {list_id}) and send it: "{subject}".'
-    )
+    text = f'Would create "{rules.title_key} […]" for {whom} (audience {list_id}) and send it: "{subject}".'
     return replace(say(Ending.WOULD_SEND, text), recipients=size)
 
 

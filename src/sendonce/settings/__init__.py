@@ -16,7 +16,7 @@ from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
 from sendonce.settings.env_file import EnvFile, example_env, read_env, read_private, render_env
 from sendonce.settings.masking import Secret, key_fault, masked, shown
-from sendonce.settings.reading import Reading, Value
+from sendonce.settings.reading import Reading, Value, zone_exists
 from sendonce.settings.table import DOCS, ENV_FILE_NAME, SETTINGS, SettingDoc, settings_table
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "render_env",
     "settings_table",
     "working_folder",
+    "zone_exists",
 ]
 
 _JOB_FORM: Final = "[a-z0-9][a-z0-9_-]{0,39}"

@@ -140,7 +140,7 @@ class Reading:
         if name not in self.values:
             return ""
         text = self.values[name].text
-        if not _is_zone_name(text) or not _zone_exists(text):
+        if not zone_exists(text):
             if _zone_exists("Etc/UTC"):
                 self.wrong(name, "is no time zone; wanted: an IANA name, as Europe/Berlin")
             else:
@@ -151,6 +151,11 @@ class Reading:
 def _as_on_disk(path: str) -> str:
     """Return a path as this process must spell it: under an ASCII locale not every UTF-8 name is a path as it is."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def zone_exists(name: str) -> bool:
+    """Whether `name` can be SENDONCE_TIMEZONE."""
+    return _is_zone_name(name) and _zone_exists(name)
 
 
 def _is_zone_name(text: str) -> bool:

@@ -374,7 +374,11 @@ def _no_reply(fault: Exception, attempt: _Attempt) -> NeverLeft | Lost:
     chain = _chain(fault)
     for kind, said in _NO_CONNECTION:
         if any(isinstance(one, kind) for one in chain):
-            return NeverLeft(said, is_certificate=kind is ssl.SSLCertVerificationError)
+            # what a proxy said to CONNECT, as "407 Proxy Authentication Required", is worth knowing
+            reason = next(
+                (f" ({one})" for one in chain if str(one).startswith("Tunnel connection failed")), ""
+            )
+            return NeverLeft(f"{said}{reason}", is_certificate=kind is ssl.SSLCertVerificationError)
     return NeverLeft(f"no connection could be made ({type(fault).__name__})")
 
 

@@ -1,0 +1,107 @@
+"""What the operator's commands show and keep, through the real command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+from support.runs import DAY, Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.sandbox import Sandbox
+
+
+def test_waiting_keeps_the_number_of_mails_on_record(desk: Desk) -> None:
+    desk.prepare()
+    done = desk.send("--wait")
+    assert (done.code, "Mailchimp has finished: 5 emails." in done.out) == (0, True)
+    assert desk.record()["campaigns"][0]["emails_sent"] == 5
+    assert desk.leftovers() == []
+
+
+def test_csv_has_whole_times_and_the_table_has_short_ones(desk: Desk) -> None:
+    desk.prepare()
+    desk.send("--wait")
+    (row,) = csv.DictReader(desk.run("ledger", "list", "--csv").out.splitlines())
+    sent_at = row["sent at"]
+    assert (row["date"], row["state"], row["emails"]) == (DAY, "sent", "5")
+    assert (sent_at[4], sent_at[10], sent_at[-6:]) == ("-", " ", "+01:00")
+    assert len(sent_at) == len("2026-01-05 08:00:05+01:00")
+
+
+def test_a_list_that_is_narrowed_to_nothing_does_not_say_that_nothing_is_on_record(desk: Desk) -> None:
+    desk.prepare()
+    desk.send()
+    assert (
+        desk.run("ledger", "list", "--state", "refused").out
+        == "No batch on record for job daily that matches.\n"
+    )
+    assert desk.run("ledger", "list", "--since", "2026-02-01", "--until", "2026-01-01").code == 2
+    assert desk.run("ledger", "list", "--csv", "--json").code == 2
+
+
+def test_runs_that_ended_alike_are_shown_once(desk: Desk) -> None:
+    for _ in range(3):
+        assert desk.send().code == 1
+    shown = desk.run("ledger", "show", DAY).out
+    assert shown.count("There is no campaign named") == 1
+    assert "the last of 3 runs that ended so" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_rebuild_names_what_it_would_leave_out(desk: Desk) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    assert desk.send(day="2026-01-06").code == 1
+    asked = desk.run("ledger", "rebuild")
+    assert asked.code == 2
+    assert (
+        "would hold 1 batches. Left out, as Mailchimp has nothing of them: 2026-01-06 (refused)." in asked.err
+    )
+    assert desk.run("ledger", "rebuild", "--yes").code == 0
+    assert desk.record("2026-01-06") == {}
+    assert desk.record()["campaigns"][0]["requested_at"] is not None
+
+
+def test_a_fault_names_the_command_it_ended(desk: Desk) -> None:
+    desk.write_env(SENDONCE_TIMEZONE="Europe/Berln")
+    told = json.loads(desk.send("--json").out)
+    assert (told["command"], told["exit"]) == ("send-batch", 78)
+
+
+def test_a_dry_run_that_would_refuse_says_what_to_do(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("html", SENDONCE_HTML_FILE="missing.html")
+    told = desk.send("--dry-run")
+    assert told.code == 1
+    assert "missing.html cannot be read" in told.err
+    assert "A run would refuse, and send nothing" in told.err
+
+
+def test_init_refuses_while_the_environment_would_win_over_what_it_writes(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    """The sandbox's exports, still set in the terminal, would have the sandbox accept the key."""
+    desk = Desk(tmp_path / "desk", sandbox)
+    desk.env_file.unlink()
+    flags = [
+        "--timezone",
+        "Europe/Paris",
+        "--state",
+        str(tmp_path / "s"),
+        "--set",
+        f"MAILCHIMP_API_URL={sandbox.url}",
+    ]
+    exports = {"MAILCHIMP_API_KEY": desk.values["MAILCHIMP_API_KEY"], "SENDONCE_STATE": str(desk.state)}
+    refused = desk.run("init", *flags, environ=exports)
+    assert (refused.code, desk.env_file.exists()) == (78, False)
+    assert "The environment sets MAILCHIMP_API_KEY, SENDONCE_STATE" not in refused.err
+    assert "The environment sets SENDONCE_STATE, which would win over" in refused.err
+    del exports["SENDONCE_STATE"]
+    made = desk.run("init", *flags, environ=exports)
+    assert made.code == 0, made.err
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+    assert desk.env_file.stat().st_mode & 0o777 == 0o600
