@@ -90,8 +90,10 @@ def measure(ratio: Ratio, rounds: int, environ: dict[str, str]) -> float:
 def ratios(folder: Path) -> list[Ratio]:
     """Everything that is measured here."""
     one, many = job(folder / "one", 1), job(folder / "many", 3650)
+    bare, click = [sys.executable, "-c", "pass"], [sys.executable, "-c", "import click"]
     return [
-        Ratio("a sent day : import click", one, [sys.executable, "-c", "import click"], 2.2),
+        Ratio("a sent day : import click", one, click, 2.2),
+        Ratio("a sent day : python -c pass", one, bare, 6.0),
         Ratio("a sent day, 3,650 batches : 1 batch", many, one, 1.5),
     ]
 

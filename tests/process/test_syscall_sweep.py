@@ -196,11 +196,12 @@ def _kinds_of_wreckage(source: str, folder: Path) -> tuple[Death, ...]:
     """One death for each thing that a death can leave behind."""
     kinds: dict[object, Death] = {}
     with Sandbox(audience=5, sending=0.2) as sandbox:
-        stage = Stage(folder / "survey", sandbox, source)
+        stage = Stage(folder / f"survey-{source}", sandbox, source)
         for call in EFFECTS[source]:
             for nth in count(1):
                 desk, day = stage.next()
                 death = Death(call, nth)
+                sandbox.clear_calls()
                 if die(desk, day, death).code == 0:
                     break
                 kinds.setdefault(_wreckage(desk, day), death)
@@ -208,17 +209,13 @@ def _kinds_of_wreckage(source: str, folder: Path) -> tuple[Death, ...]:
 
 
 def _wreckage(desk: Desk, day: str) -> object:
-    """What a later run can see of a death: the state folder but for ids and times, and the day at Mailchimp."""
+    """What a later run can see of a death: the state folder but for ids and times, and what was done at Mailchimp."""
     record = desk.record(day)
     known = [(c["role"], c["requested_at"] is not None) for c in record.get("campaigns", ())]
     files = sorted(
         (p.name, p.stat().st_size > 0) for p in desk.state.iterdir() if not TAKEOVER.fullmatch(p.name)
     )
-    at_mailchimp = sorted(
-        (c["status"], c["sends_accepted"], bool(c["html"]))
-        for c in desk.sandbox.state()["campaigns"]
-        if re.fullmatch(rf"Digest {day}( \[[0-9a-f]{{8}}\])?", c["title"])
-    )
+    at_mailchimp = [c["name"] for c in desk.sandbox.calls() if c["effect"]]
     return record.get("state"), bool(record.get("nonce")), repr(known), repr(files), repr(at_mailchimp)
 
 
@@ -247,7 +244,14 @@ def test_whatever_a_death_leaves_the_recovery_may_die_at_any_system_call(
 # ------------------------------------------------------------------------------------------ a disk that fails
 
 
-SOME_FAILURES = [(call, nth) for call in ERRORS for nth in _some_deaths("draft", call, 2)]
+def _failures(source: str, call: str) -> range:
+    """Which calls can fail; the one of `openat` that makes the marker is not among them."""
+    return range(1, EFFECTS[source][call] + (call != "openat"))
+
+
+SOME_FAILURES = [
+    (call, nth) for call in ERRORS for nth in random.Random(call).sample(_failures("draft", call), 2)
+]
 
 
 def fail(desk: Desk, day: str, call: str, nth: int) -> int:
@@ -285,7 +289,7 @@ def test_a_disk_that_fails_from_any_call_on_is_found_before_the_send_or_leads_to
     source: str, call: str, stage: Callable[[str], Stage]
 ) -> None:
     on = stage(source)
-    codes = [fail(*on.next(), call, nth) for nth in range(1, EFFECTS[source][call] + 1)]
+    codes = [fail(*on.next(), call, nth) for nth in _failures(source, call)]
     print(f"{source}: from {call} 1, 2 … on the run ends with {codes}")
     assert codes == sorted(codes, key=[78, 75, 0].index), "the later the less is lost"
 

@@ -53,8 +53,12 @@ def dying(call: str, nth: int, state: Path) -> list[str]:
 
 
 def failing(call: str, nth: int, error: str, state: Path) -> list[str]:
-    """Make each of a command's calls of that kind fail from the nth on, where it is about the files of `state`."""
-    places = [state, state / "daily.json", *(state / name for name in WRITTEN)]
+    """Make each of a command's calls of that kind fail from the nth on, where it is about the files of `state`.
+
+    Of the calls of `openat` only those which write, so not those of the marker: to read needs no space.
+    """
+    files = [state / name for name in WRITTEN]
+    places = files[1:] if call == "openat" else [state, state / "daily.json", *files]
     return _injecting(call, f"error={error}:when={nth}+", places)
 
 
