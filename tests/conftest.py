@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from support import tally
@@ -14,6 +15,10 @@ from support.sandbox import Sandbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+# no deadline: how long an example takes says something of the machine; the same examples each time in CI
+hypothesis.settings.register_profile("sendonce", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("sendonce")
 
 MAY_CHANGE_THE_MACHINE = os.environ.get("SENDONCE_TEST_SYSTEM") == "1"
 
