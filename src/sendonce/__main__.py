@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
@@ -12,7 +13,16 @@ def main() -> None:
     _open_closed_descriptors()
     # ten years of ledger are 40,000 objects without a cycle; `compose` turns it on again for what takes longer
     gc.disable()
-    # nothing may open a file before this line
+    try:
+        sys.exit(_run())
+    except KeyboardInterrupt:  # before the command has handlers of its own: nothing was done yet
+        with suppress(OSError):
+            os.write(2, b"Interrupted. Nothing was sent by this run. Run again, that is safe.\n")
+        sys.exit(75)
+
+
+def _run() -> int:
+    # nothing may open a file before the descriptors are in order, and so nothing else is imported above
     from sendonce.quick import already_settled  # noqa: PLC0415
 
     code = already_settled(sys.argv[1:])
@@ -20,7 +30,7 @@ def main() -> None:
         from sendonce.cli import run  # noqa: PLC0415 - click costs more than all that a sent day needs
 
         code = run()
-    sys.exit(code)
+    return code
 
 
 def _open_closed_descriptors() -> None:

@@ -52,3 +52,14 @@ def test_a_day_that_is_not_sent_does_import_them(desk: Desk) -> None:
     assert code == 0
     assert {"requests", "mailchimp_marketing", "filelock"} <= modules
     assert "rich" not in modules
+
+
+def test_ctrl_c_while_it_is_still_starting_is_one_line(desk: Desk) -> None:
+    """Before any handler is in place: no traceback, and 75 as for every interruption."""
+    starting = "import sendonce.__main__ as m, signal\n"
+    # the import of the first module of ours is where the signal arrives
+    at_import = "import sys\nclass Now:\n  def find_spec(self, name, *_):\n    if name == 'sendonce.quick': signal.raise_signal(2)\n"
+    code = f"{starting}{at_import}sys.meta_path.insert(0, Now())\nm.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (75, False)
+    assert done.stderr == "Interrupted. Nothing was sent by this run. Run again, that is safe.\n"
