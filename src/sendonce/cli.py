@@ -17,7 +17,7 @@ from sendonce.core.errors import NoAnswer, Refused, SendonceError, SettingsWrong
 from sendonce.core.model import Ending, Source, State
 from sendonce.exits import ExitCode
 from sendonce.report import Screen, Voice
-from sendonce.settings import SETTINGS, Settings, environment, load
+from sendonce.settings import SETTINGS, Settings, environment, load, working_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ class Shared:
         """The settings that these options, the environment and the .env give."""
         if self.is_quiet and self.is_verbose:
             raise WrongUsage("-q and -v exclude each other.")
-        return load(self.env_file, self.job, environment(), _here(), needs_mailchimp=needs_mailchimp)
+        return load(self.env_file, self.job, environment(), working_folder(), needs_mailchimp=needs_mailchimp)
 
     def open_job(self, *, needs_mailchimp: bool = True) -> compose.Job:
         """The job that these options mean."""
@@ -63,14 +63,6 @@ class Shared:
 
 
 _shared = Shared()
-
-
-def _here() -> Path:
-    """The working directory; "." if it has been removed, where nothing can be but what has an absolute path."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return Path()
 
 
 def common(command: Command) -> Command:
@@ -446,14 +438,14 @@ def init(
     flags = {
         "SENDONCE_JOB": _shared.job,
         "SENDONCE_TIMEZONE": timezone,
-        "SENDONCE_STATE": str(_here() / state) if state else None,
+        "SENDONCE_STATE": str(working_folder() / state) if state else None,
         "SENDONCE_SOURCE": source,
         "SENDONCE_TITLE": title,
         "SENDONCE_LIST_ID": list_id,
-        "MAILCHIMP_API_KEY_FILE": str(_here() / api_key_file) if api_key_file else None,
+        "MAILCHIMP_API_KEY_FILE": str(working_folder() / api_key_file) if api_key_file else None,
     }
     values |= {name: value for name, value in flags.items() if value}
-    path = _here() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
+    path = working_folder() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
     told = []
     if path.exists():
         if values:
@@ -613,7 +605,7 @@ def play_drill(source: str | None, step: str | None, *, quick: bool) -> ExitCode
 
 def _drilled_settings(*, is_source_given: bool) -> Settings:
     """Return the settings to drill; where there are none, the defaults, if it is said for which source."""
-    environ, default = environment(), _here() / ".env"
+    environ, default = environment(), working_folder() / ".env"
     names = ["SENDONCE_ENV_FILE", *(doc.name for doc in SETTINGS if doc.name.startswith("SENDONCE_"))]
     is_set = any(environ.get(name, "").strip() for name in names)
     if _shared.env_file or _shared.job or is_set or default.exists():
@@ -627,7 +619,7 @@ def _drilled_settings(*, is_source_given: bool) -> Settings:
             "drilled."
         )
     needed = {"SENDONCE_TIMEZONE": "UTC", "SENDONCE_STATE": "/"}
-    return load(None, None, needed, _here(), needs_mailchimp=False)
+    return load(None, None, needed, working_folder(), needs_mailchimp=False)
 
 
 def _judged(command: str, code: ExitCode, message: str, **parts: object) -> ExitCode:
@@ -696,7 +688,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.Abort:
-        return _shared.voice.fault(_shared.command, Stopped("SIGINT"), "Interrupted. Nothing was changed.")
+        # click makes this of every Ctrl-C in a command: what was done by then is on record
+        return _shared.voice.fault(
+            _shared.command, Stopped("SIGINT"), "Interrupted. Run again, that is safe."
+        )
     except click.exceptions.NoArgsIsHelpError as fault:
         return _usage("", fault.ctx)
     except click.ClickException as fault:

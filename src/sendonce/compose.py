@@ -158,15 +158,15 @@ def rehearse(job: Job, day: date) -> Outcome:
 def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None]) -> Outcome:
     """Wait until Mailchimp has finished sending, for 6 h at the most. `progress` gets the status and the count."""
     from sendonce.adapters.signals import stop_on_signals
-    from sendonce.core.errors import NoAnswer, Stopped
+    from sendonce.core.errors import NoAnswer, SendonceError, Stopped
 
-    mailer = mailchimp(job)
     give_up_at_s = job.clock.monotonic() + WATCH_AT_MOST_S
     pauses_s = iter(WATCH_PAUSES_S)
     pause_s: float = next(pauses_s)
     sent = f"Campaign {outcome.campaign_id} was sent"
     with stop_on_signals():
         try:
+            mailer = mailchimp(job)
             while job.clock.monotonic() < give_up_at_s:
                 try:
                     seen = mailer.campaign(outcome.campaign_id)
@@ -182,6 +182,12 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
                         return _finished(job, outcome, seen.emails_sent)
                 job.clock.sleep(pause_s)
                 pause_s = next(pauses_s, pause_s)
+        except SendonceError as fault:
+            # the mail is out: whatever stands in the way of watching it is not "nothing was sent"
+            text = (
+                f"{sent} and is recorded. Whether Mailchimp has finished could not be seen: {fault.message}"
+            )
+            return replace(outcome, ending=Ending.ALARM, message=text)
         except Stopped as stop:
             text = f"{sent}; waiting for the end of delivery was ended by {stop.signal_name}."
             return replace(outcome, ending=Ending.TEMPORARY, message=text)
@@ -202,7 +208,7 @@ def _finished(job: Job, outcome: Outcome, emails_sent: int | None) -> Outcome:
 
 def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
     """Record what `--wait` has seen. If the lease is not to be had, the next run reads and records it."""
-    from sendonce.core.errors import SendonceError
+    from sendonce.core.errors import SendonceError, Stopped
 
     try:
         with _held(job, "record the number of mails") as lease:
@@ -216,6 +222,8 @@ def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
                 store.save(page, replace(page.batch, campaigns=campaigns))
     except SendonceError as fault:
         job.log.note("not recorded", said=fault.message)
+    except Stopped:
+        return  # the outcome is in hand, and must be said: a count of 0 on record is read by no later run
 
 
 def rules(job: Job, day: date) -> Rules:

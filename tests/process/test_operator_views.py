@@ -105,3 +105,14 @@ def test_init_refuses_while_the_environment_would_win_over_what_it_writes(
     assert made.code == 0, made.err
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
     assert desk.env_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_wait_that_cannot_see_says_that_the_mail_is_out(desk: Desk) -> None:
+    """401 while waiting: not 78, which would mean that nothing was sent."""
+    desk.prepare()
+    desk.sandbox.settings(sending_s=30)
+    desk.sandbox.faults({"on": "get", "word": "401", "nth": 4})
+    told = desk.send("--wait")
+    assert desk.deliveries() == 1
+    assert (told.code, desk.record()["state"]) == (1, "sent")
+    assert "was sent and is recorded" in told.err

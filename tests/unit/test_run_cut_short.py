@@ -256,13 +256,38 @@ def test_a_deadline_in_the_post_records_that_the_run_gave_up() -> None:
 
 
 @pytest.mark.parametrize("source", [Source.DRAFT, Source.HTML])
-def test_a_deadline_has_nothing_to_add_to_a_run_that_has_not_begun_or_has_sent(source: Source) -> None:
+def test_a_deadline_after_the_send_says_that_it_is_sent_and_writes_nothing(source: Source) -> None:
+    world = world_of(source)
+    process = world.begin()
+    process.go()
+    said = process.run.last_words("Time is up.")
+    assert said == "Time is up. The campaign was sent and is recorded. Run again, that is safe."
+    assert world.record().attempts[-1].outcome == "sent"
+
+
+@pytest.mark.parametrize("source", [Source.DRAFT, Source.HTML])
+def test_a_run_whose_deadline_came_before_it_began_does_not_post_any_more(source: Source) -> None:
+    """Else the thread that ends the process would have said "nothing was sent" while the mail goes out."""
     world = world_of(source)
     process = world.begin()
     assert process.run.last_words("Time is up.") == ""
     process.go()
-    assert process.run.last_words("Time is up.") == ""
-    assert world.record().attempts[-1].outcome == "sent"
+    assert (world.deliveries(), "mailer.send" in process.gate.calls) == (0, False)
+
+
+def test_a_deadline_between_the_last_check_and_the_post_keeps_the_run_from_posting() -> None:
+    world = world_of()
+    said: list[str] = []
+
+    def ends(effect: Callable[[], object]) -> object:
+        checked = effect()
+        said.append(process.run.last_words("Time is up."))
+        return checked
+
+    process = world.begin(on={"store.check": [ends]})
+    process.go()
+    assert world.deliveries() == 0
+    assert "Nothing was sent by this run." in said[0]
 
 
 def test_a_deadline_after_the_claim_was_lost_writes_nothing() -> None:

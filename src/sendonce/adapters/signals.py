@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-LAST_WORDS_S = 10
+LAST_WORDS_S = 15
 """How long a run past its deadline may take to record and release; a stalled disk must not hold it."""
 
 
@@ -81,7 +81,8 @@ def undisturbed() -> Iterator[None]:
 def deadline(seconds: float, last_words: Callable[[], None], exit_code: int) -> Iterator[None]:
     """End the process with `exit_code` after so many seconds, whatever the main thread hangs in.
 
-    `last_words` is called on a thread of its own before, and is not waited for longer than 10 s.
+    `last_words` is called on a thread of its own before, and is not waited for longer than 15 s, which is more
+    than a ledger write may take.
     """
 
     def end() -> None:

@@ -122,6 +122,8 @@ def mailed_earlier(page: Page, mailer: Mailer, witness: Witness) -> Iterator[tup
             campaign = mailer.campaign(main.id, tries=1)
         except (NoAnswer, CredentialsRejected, Refused) as fault:
             witness.warn(f"{batch.date}: campaign {main.id} could not be read. {fault.message}")
+            if isinstance(fault, Refused):
+                continue  # this one's own matter: the others may be readable
             return
         if campaign is None or campaign.is_draft:
             witness.warn(
@@ -163,6 +165,7 @@ class Run:
         self._alarms: list[str] = []
         self._earlier: list[Batch] = []
         self._posted: Entry | None = None
+        self._is_ending = False
         self._page = Page(None, Batch(rules.date))
         self._before: Batch | None = None
         self._spec: Spec | None = None
@@ -186,7 +189,7 @@ class Run:
             sent = "" if self._posted else " Nothing was sent by this run."
             return self._finish(*self._temporary(f"{fault.message}{sent}"))
         except Stopped as stop:
-            return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}."))
+            return self._finish(*self._stopped(f"This run was ended by {stop.signal_name}.", self._batch))
         except (Unusable, Temporary) as fault:
             if self._posted:
                 raise NotRecorded(
@@ -197,11 +200,18 @@ class Run:
             raise
 
     def last_words(self, why: str) -> str:
-        """Record what can be recorded of a run that is cut off now, and say it. Raises as the store does."""
-        if self._before is None or settled(self._batch) is not None:
+        """Record what can be recorded of a run that is cut off now, and say it. Raises as the store does.
+
+        Called from another thread while `go` is at work: the flag keeps `go` from a POST that these words would
+        not know of, and the page is taken once, so that the compare-and-set holds between the two as well.
+        """
+        self._is_ending = True
+        page = self._page
+        if self._before is None:
             return ""
-        outcome, batch = self._stopped(why)
-        self._store.save(self._page, self._with_attempt(batch, outcome.ending.value, outcome.message))
+        outcome, batch = self._stopped(why, page.batch)
+        if settled(page.batch) is None:
+            self._store.save(page, self._with_attempt(batch, outcome.ending.value, outcome.message))
         return outcome.message
 
     # ------------------------------------------------------------------------------------ look, decide, perform
@@ -354,6 +364,9 @@ class Run:
         self._witness.note("sending", campaign=campaign.id)
         self._store.check(self._page)  # nothing comes between this and the POST: not even a line in the log
         self._posted = entry
+        if self._is_ending:
+            self._posted = None
+            return self._temporary("This run is past its deadline. Nothing was sent by this run.")
         answer = self._mailer.send(campaign.id)
         self._witness.note("answered", answer=type(answer).__name__)
         match answer:
@@ -522,9 +535,8 @@ class Run:
         batch = batch or self._batch
         return self._outcome(Ending.TEMPORARY, f"{reason} Run again, that is safe.", batch.main), batch
 
-    def _stopped(self, why: str) -> tuple[Outcome, Batch]:
+    def _stopped(self, why: str, batch: Batch) -> tuple[Outcome, Batch]:
         """A signal or the deadline. A POST on its way is unclear from now on."""
-        batch = self._batch
         if batch.state is State.SENT:
             why += " The campaign was sent and is recorded."
         elif self._posted is not None:
@@ -584,8 +596,7 @@ class Run:
         try:
             self._record_end(batch, outcome)
             if outcome.ending is not Ending.TEMPORARY:
-                for earlier in self._earlier:
-                    self._save(earlier)
+                self._record_earlier()
         except (Unusable, Temporary) as fault:
             if self._batch.state is State.SENT:
                 return replace(
@@ -602,6 +613,13 @@ class Run:
             self._save(ended)
         except Stopped:
             self._save(ended)  # the run is over anyway; a second signal does not come through
+
+    def _record_earlier(self) -> None:
+        try:
+            for earlier in self._earlier:
+                self._save(earlier)
+        except Stopped:
+            return  # the run is over, and its outcome on record; what was not saved stays open and is read again
 
     def _is_hushed(self, outcome: Outcome) -> bool:
         """What cron need not mail: a refusal that was said before, and a first 75, which the next run may heal."""
@@ -654,7 +672,7 @@ class Run:
             entry,
             title=campaign.title,
             web_id=campaign.web_id or entry.web_id,
-            by="sendonce" if entry.requested_at is not None else "by hand",
+            by=_sender(entry),
             sent_at=entry.sent_at or campaign.send_time or self._mailer.now(),
             emails_sent=entry.emails_sent if count is None else count,
         )
@@ -671,6 +689,13 @@ class Run:
         if self._spec is None:
             self._spec = self._source.spec()
         return self._spec
+
+
+def _sender(entry: Entry) -> str:
+    """Who sent it, as far as the ledger knows: a rebuilt one does not, and must not guess."""
+    if entry.requested_at is not None:
+        return "sendonce"
+    return entry.by if entry.by == "unknown" else "by hand"
 
 
 def _without_instance(text: str) -> str:

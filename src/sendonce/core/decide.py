@@ -73,8 +73,12 @@ class Look:
         return tuple(seen.values())
 
     def without(self, campaign_id: str) -> Look:
-        """The same look as if the campaign had not been read by id."""
-        return replace(self, by_id={known: c for known, c in self.by_id.items() if known != campaign_id})
+        """The same look without a campaign that is gone: a listing may go on showing its draft for a while."""
+        return replace(
+            self,
+            listed=tuple(c for c in self.listed if c.id != campaign_id or not c.is_draft),
+            by_id={known: c for known, c in self.by_id.items() if known != campaign_id},
+        )
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,11 @@ def environment() -> Mapping[str, str]:
 
 
 def working_folder() -> Path:
-    """Where a relative path of the command line starts; the root, if the working folder was removed under us."""
+    """Where a relative path of the command line starts; ".", where nothing can be, if that folder was removed."""
     try:
         return Path.cwd()
     except OSError:
-        return Path("/")
+        return Path()
 
 
 def load(
