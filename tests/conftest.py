@@ -23,6 +23,11 @@ hypothesis.settings.load_profile("sendonce")
 MAY_CHANGE_THE_MACHINE = os.environ.get("SENDONCE_TEST_SYSTEM") == "1"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each processor: most tests wait, for a lease, an answer or a process, more than they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Have all worker processes count their fault runs in one place."""
     if not hasattr(config, "workerinput"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 AT_MOST = 4
 BETWEEN_RUNS_S = 600
-ANOTHER_DAY = "2025-01-01"
+ANOTHER_DAY = "2015-01-01"
 TAKEOVER = re.compile(r"daily\.lock\.(break|restore)\.\d+\.[0-9a-f]{32}")
 """What a run leaves that dies in the middle of taking over a dead one's lease; removed once it is ten minutes old."""
 

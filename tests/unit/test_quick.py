@@ -64,7 +64,8 @@ def test_both_ways_give_the_same_answer(desk: Desk) -> None:
     """For a sent day, one that is not, a future one, a wrong job: `--` keeps the short way out of it."""
     desk.prepare()
     assert desk.send().code == 0
-    for chosen in itertools.chain([()], itertools.combinations(WORDS, 1), itertools.combinations(WORDS, 2)):
+    pairs = ((WORDS[0], WORDS[1]), (WORDS[1], WORDS[2]), (WORDS[1], WORDS[4]), (WORDS[2], WORDS[3]))
+    for chosen in itertools.chain([()], itertools.combinations(WORDS, 1), pairs):
         words = [word for group in chosen for word in group]
         short, whole = desk.run("send-batch", *words), desk.run("send-batch", *words, "--")
         assert short == whole, words
