@@ -295,5 +295,5 @@ def swallow(effect: Callable[[], object]) -> None:
 
 TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(
-    max_examples=400, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
