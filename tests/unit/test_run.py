@@ -286,6 +286,17 @@ def test_a_lost_ledger_costs_nothing_the_campaign_is_found_and_recorded() -> Non
     assert world.record().campaigns[0].by == "by hand"
 
 
+def test_a_draft_that_a_reset_forgot_before_any_send_counts_for_nothing_and_may_be_renamed() -> None:
+    world = world_of()
+    world.run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    assert world.record().state is State.READY
+    world.reset()
+    world.account.campaigns["ffffff"].title = "Not today's any more"
+    world.account.add(KEY)
+    ended = world.run()
+    assert (ended.code, ended.posts) == (0, ("fffffe",))
+
+
 def test_a_campaign_that_a_reset_forgot_is_recorded_with_what_was_known_of_it() -> None:
     world = world_of()
     world.account.mailing_s = 0
@@ -1155,6 +1166,20 @@ def test_the_alarm_of_an_earlier_batch_is_not_lost_in_a_run_that_comes_to_no_end
     ended = world.run()
     assert (ended.code, ended.ending, world.deliveries()) == (1, Ending.ALARM, 1)
     assert "of 2026-11-27 was mailed to nobody" in ended.message
+
+
+@pytest.mark.parametrize("when", [before, after])
+def test_a_signal_while_an_earlier_batch_is_being_recorded_changes_nothing_of_the_day(
+    when: Callable[[BaseException], Fault],
+) -> None:
+    world, earlier = with_earlier(State.SENDING, **ASKED)
+    world.account.mail(earlier)
+    ready, sending, sent, ended = None, None, None, None
+    day = world.run(on={"store.save": [ready, sending, sent, ended, when(Stopped("SIGTERM"))]})
+    assert (day.code, day.ending, world.record().state) == (0, Ending.SENT, State.SENT)
+    # what the signal left open is read again, and recorded then
+    world.run(day="2026-12-01")
+    assert world.record(EARLIER).state is State.SENT
 
 
 def test_a_refusal_carries_the_alarm_of_an_earlier_batch_and_is_said() -> None:
