@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -30,6 +31,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have all worker processes count their fault runs in one place."""
+    # nohup hands an ignored SIGHUP down to every command under test, which would heed it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         tally.begin()
 
