@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from support import tally
+from support import servers, tally
 from support.runs import Desk
 from support.sandbox import Sandbox
 
@@ -30,11 +30,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have all worker processes count their fault runs in one place."""
-    # nohup hands an ignored SIGHUP down to every command under test, which would heed it
+    """Have all worker processes count their fault runs in one place, and share one server of each kind."""
+    # nohup, and a shell's `&`, hand ignored signals down to every command under test, which would heed it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         tally.begin()
+        servers.begin()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -44,8 +46,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The counting ends with the session."""
+    """The counting ends with the session, and so do the servers, also after Ctrl-C."""
     if not hasattr(config, "workerinput"):
+        servers.end()
         tally.end()
 
 

@@ -19,6 +19,8 @@ def main() -> None:
         with suppress(OSError):
             os.write(2, b"Interrupted. Nothing was sent by this run. Run again, that is safe.\n")
         sys.exit(75)
+    finally:
+        gc.freeze()  # else the interpreter looks through all that was imported for cycles before it ends: 3 ms
 
 
 def _run() -> int:

@@ -231,16 +231,12 @@ def ledger_list(since: str | None, until: str | None, state: str | None, *, is_c
 
     job = _shared.open_job(needs_mailchimp=False)
     first = job.day(since, early=True).isoformat() if since is not None else ""
-    last = job.day(until, early=True).isoformat() if until is not None else "9999"
+    last = job.day(until, early=True).isoformat() if until is not None else "9999-99-99"
     if first > last:
         raise WrongUsage(f"--since {first} lies after --until {last}.")
     if is_csv and _shared.is_json:
         raise WrongUsage("--csv and --json exclude each other.")
-    batches = [
-        b
-        for b in job.ledger().batches()
-        if first <= b.date <= last and (state is None or b.state.value == state)
-    ]
+    batches = [b for b in job.ledger().batches(first, last) if state is None or b.state.value == state]
     rows = report.ledger_rows(batches, ZoneInfo(job.settings.zone), is_short=not is_csv)
     voice = _shared.voice
     voice.document("ledger list", ExitCode.OK, batches=[report.batch_parts(b) for b in batches])
@@ -268,7 +264,7 @@ def ledger_show(of_day: str | None, day: str | None) -> ExitCode:
         raise WrongUsage("The date is given twice.")
     job = _shared.open_job(needs_mailchimp=False)
     when = job.day(day if of_day is None else of_day, early=True).isoformat()
-    batch = next((b for b in job.ledger().batches() if b.date == when), None)
+    batch = next(iter(job.ledger().batches(when, when)), None)
     resets = [r for r in job.ledger().resets() if r.date == when]
     voice = _shared.voice
     parts = report.batch_parts(batch) if batch else None
@@ -335,7 +331,7 @@ def ledger_verify() -> ExitCode:
 def ledger_rebuild(*, yes: bool) -> ExitCode:
     """Make the ledger anew from Mailchimp's campaigns.
 
-    Finds them by the title pattern. The old file is kept aside.
+    Finds them by the title pattern. The old ledger is kept aside.
     """
     job = _shared.open_job()
     batches, lost, put = compose.rebuild(job)
@@ -348,11 +344,45 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     )
     kept = put()
     text = f"The ledger holds {len(batches)} batches now." + (
-        f" The old file is kept as {kept}." if kept else ""
+        f" The old ledger is kept as {kept}." if kept else ""
     )
     dates = [b.date for b in batches]
     _shared.voice.document("ledger rebuild", ExitCode.OK, dates=dates, kept=kept or None, message=text)
     _shared.voice.result(text)
+    _shared.voice.warnings(_warnings(job))
+    return ExitCode.OK
+
+
+@ledger.command("copy")
+@click.option("--to", metavar="DIR|URL", help="Folder, or URL without a password.")
+@click.option("--to-file", type=click.Path(path_type=Path), metavar="FILE", help="File that holds the URL.")
+@click.option(
+    "--yes", is_flag=True, help="Even if there is a ledger of the job already; that one is kept aside."
+)
+@common
+def ledger_copy(to: str | None, to_file: Path | None, *, yes: bool) -> ExitCode:
+    """Copy the ledger to another folder or server.
+
+    Every record is read back and compared. The ledger itself stays as it is; SENDONCE_STATE is yours to change.
+    """
+    from sendonce import setup
+
+    if (to is None) == (to_file is None):
+        raise WrongUsage("Say where to, with --to or with --to-file.")
+    job = _shared.open_job(needs_mailchimp=False)
+    target, shown = compose.at_another_place(job, setup.place_of(to, to_file))
+    if (there := len(compose.prepared(target).batches())) and not yes:
+        _confirm(
+            f"{shown} has a ledger of job {job.settings.job} already, with {there} batches. Replace it?",
+            is_agreed=yes,
+        )
+    copied, kept = compose.copy_ledger(job, target)
+    text = f"{copied} batches were copied to {shown}, and each was read back the same."
+    text += f" What was there is kept as {kept}." if kept else ""
+    _shared.voice.document(
+        "ledger copy", ExitCode.OK, batches=copied, to=shown, kept=kept or None, message=text
+    )
+    _shared.voice.result(f"{text} Set SENDONCE_STATE to it to use it.")
     _shared.voice.warnings(_warnings(job))
     return ExitCode.OK
 
@@ -411,7 +441,9 @@ def lock_break(*, yes: bool) -> ExitCode:
     "--api-key-file", type=click.Path(path_type=Path), help="File that holds the API key; it stays there."
 )
 @click.option("--timezone", metavar="ZONE", help="Whose day it is, e.g. Europe/Berlin.")
-@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for ledger and lease.")
+@click.option(
+    "--state", metavar="DIR|URL", help="Folder for ledger and lease, or the URL of a server for them."
+)
 @click.option(
     "--source", type=click.Choice([s.value for s in Source]), help="Where the day's campaign comes from."
 )
@@ -422,13 +454,13 @@ def lock_break(*, yes: bool) -> ExitCode:
 def init(
     api_key_file: Path | None,
     timezone: str | None,
-    state: Path | None,
+    state: str | None,
     source: str | None,
     title: str | None,
     list_id: str | None,
     others: tuple[str, ...],
 ) -> ExitCode:
-    """Set up a job: its .env and its state folder.
+    """Set up a job: its .env, and the place for its ledger.
 
     Tries the key with one harmless request. Asks on a terminal for what is not given. An .env that exists is kept and tried.
     """
@@ -438,14 +470,16 @@ def init(
     flags = {
         "SENDONCE_JOB": _shared.job,
         "SENDONCE_TIMEZONE": timezone,
-        "SENDONCE_STATE": str(working_folder() / state) if state else None,
+        "SENDONCE_STATE": setup.state_of(state) if state else None,
         "SENDONCE_SOURCE": source,
         "SENDONCE_TITLE": title,
         "SENDONCE_LIST_ID": list_id,
         "MAILCHIMP_API_KEY_FILE": str(working_folder() / api_key_file) if api_key_file else None,
     }
     values |= {name: value for name, value in flags.items() if value}
-    path = working_folder() / (_shared.env_file or environment().get("SENDONCE_ENV_FILE") or ".env")
+    named = _shared.env_file or environment().get("SENDONCE_ENV_FILE")
+    path = working_folder() / (named or ".env")
+    is_file = True
     told = []
     if path.exists():
         if values:
@@ -454,21 +488,25 @@ def init(
             )
         settings = _shared.settings()
         told.append(f"Kept {path}.")
+    elif not values and not named and setup.is_all_there(environment()):
+        is_file = False
+        settings = _shared.settings()
+        told.append("The settings are in the environment: no .env was written.")
     else:
         settings = setup.write(path, _asked(values), environment())
         told.append(f"Wrote {path}.")
-    made = setup.make_state(settings)
-    told.append(f"{'Made' if made else 'Kept'} the state folder {settings.state}.")
+    made, warnings = setup.make_state(settings)
+    told.append(made)
     try:
         setup.try_out(settings)
     except SendonceError as fault:
         raise type(fault)(f"{' '.join(told)} But: {fault.message}") from fault
     told.append("Mailchimp accepts the key.")
-    _shared.voice.document(
-        "init", ExitCode.OK, env_file=str(path), state=str(settings.state), message=" ".join(told)
-    )
-    _shared.voice.result("\n".join([*told, "", *_next_steps(path)]))
-    _shared.voice.warnings(list(settings.warnings))
+    env_file = str(path) if is_file else None
+    state_shown = setup.state_shown(settings)
+    _shared.voice.document("init", ExitCode.OK, env_file=env_file, state=state_shown, message=" ".join(told))
+    _shared.voice.result("\n".join([*told, "", *_next_steps(path)] if is_file else told))
+    _shared.voice.warnings([*settings.warnings, *warnings])
     return ExitCode.OK
 
 

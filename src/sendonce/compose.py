@@ -6,12 +6,11 @@ A date that is sent costs `already_settled` and nothing else: no lease, no netwo
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, assert_never
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
-from sendonce.adapters.stores import FileLedger
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.model import Ending, Outcome, settled
@@ -22,19 +21,23 @@ if TYPE_CHECKING:
 
     from sendonce.adapters.lease import FileLease
     from sendonce.adapters.mailchimp.api import Mailchimp
+    from sendonce.adapters.shared.backend import Backend
+    from sendonce.adapters.shared.lease import SharedLease
+    from sendonce.adapters.shared.ledger import SharedLedger
+    from sendonce.adapters.stores import FileLedger
     from sendonce.core.audit import Finding
-    from sendonce.core.batch import Ports
+    from sendonce.core.batch import Ports, Run
     from sendonce.core.decide import Rules
     from sendonce.core.model import Attempt, Batch
-    from sendonce.core.ports import CampaignSource, Claim
+    from sendonce.core.ports import CampaignSource
     from sendonce.settings import Settings
+    from sendonce.settings.state_url import StateUrl
 
 WATCH_AT_MOST_S = 6 * 3600
 WATCH_PAUSES_S = (1, 2, 3, 5, 10, 20, 30)
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One job as one command sees it: its settings, its clock, its log."""
 
     settings: Settings
@@ -58,22 +61,54 @@ class Job:
             )
         return day
 
-    def ledger(self, claim: Claim | None = None) -> FileLedger:
-        """The job's ledger; without a claim it can only be read."""
-        path = self.settings.state / f"{self.settings.job}.json"
-        return FileLedger(
-            path, job=self.settings.job, api=self.settings.api_host, claim=claim, clock=self.clock
-        )
+    def ledger(self, lease: FileLease | SharedLease | None = None) -> FileLedger | SharedLedger:
+        """The job's ledger; without its lease it can only be read."""
+        s = self.settings
+        if isinstance(s.state, Path):
+            from sendonce.adapters.stores import FileLedger
 
-    def lease(self, wait_s: float | None = None) -> FileLease:
+            # the claim is the lease beside it
+            path = s.state / f"{s.job}.json"
+            return FileLedger(path, job=s.job, api=s.api_host, claim=lease, clock=self.clock)
+        from sendonce.adapters.shared.lease import SharedLease
+        from sendonce.adapters.shared.ledger import SharedLedger
+
+        claim = lease if isinstance(lease, SharedLease) else None
+        backend = claim.backend if claim else shared_backend(s.state, s.job)
+        return SharedLedger(backend, job=s.job, api=s.api_host, claim=claim, clock=self.clock)
+
+    def lease(self, wait_s: float | None = None) -> FileLease | SharedLease:
         """The job's lease, not taken yet."""
-        from sendonce.adapters.lease import FileLease
+        s = self.settings
+        wait_s = s.lock_wait_s if wait_s is None else wait_s
+        if isinstance(s.state, Path):
+            from sendonce.adapters.lease import FileLease
 
-        wait_s = self.settings.lock_wait_s if wait_s is None else wait_s
-        path = self.settings.state / f"{self.settings.job}.lock"
-        return FileLease(
-            path, lease_s=self.settings.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log
-        )
+            path = s.state / f"{s.job}.lock"
+            return FileLease(path, lease_s=s.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log)
+        from sendonce.adapters.shared.lease import SharedLease
+
+        backend = shared_backend(s.state, s.job)
+        return SharedLease(backend, lease_s=s.lease_s, wait_s=wait_s, clock=self.clock, witness=self.log)
+
+
+def shared_backend(url: StateUrl, job: str) -> Backend:
+    """The server that keeps lease and ledger. Raise StateUnusable if its driver is not installed."""
+    from sendonce.core.errors import StateUnusable
+
+    try:
+        if url.extra == "redis":
+            from sendonce.adapters.shared.redis import RedisBackend
+
+            return RedisBackend(url.url.reveal(), url.place, job)
+        from sendonce.adapters.shared.sql import SqlBackend
+
+        return SqlBackend(url.url.reveal(), url.place, job)
+    except ImportError:
+        raise StateUnusable(
+            f"SENDONCE_STATE is {url.place}, and what talks to it is not installed. Nothing was sent: run "
+            f"pip install 'sendonce[{url.extra}]'"
+        ) from None
 
 
 def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:
@@ -100,8 +135,8 @@ def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
     """Where the date was worked out, say how: the machine, or who reads this, may be on another day."""
     if asked not in {None, "today", "yesterday"}:
         return outcome
-    return replace(
-        outcome, message=f"{outcome.message} ({asked or 'today'} in {job.settings.zone}: {outcome.date})"
+    return outcome._replace(
+        message=f"{outcome.message} ({asked or 'today'} in {job.settings.zone}: {outcome.date})"
     )
 
 
@@ -111,18 +146,21 @@ def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
 def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
     """One run: lease, protocol, release. `say_last` prints if the deadline ends the run from its own thread."""
     from sendonce.adapters.signals import deadline, stop_on_signals
-    from sendonce.core.batch import Run
     from sendonce.core.errors import SendonceError, Stopped
 
     lease = job.lease()
     give_up_at_s = job.clock.monotonic() + job.settings.deadline_s
-    run = Run(rules(job, day), ports(job, lease, day), attempt(job))
+    this = attempt(job)
+    run: Run | None = None
     over = f"This run was ended by its own deadline (SENDONCE_DEADLINE_SECONDS={job.settings.deadline_s:g})."
 
     def last_words() -> None:
         said = f"{over} Run again, that is safe."
         try:
-            said = run.last_words(over) or said
+            if run is None:  # it waits for the lease, or has just got it, and must not begin any more
+                lease.abandon()
+            else:
+                said = run.last_words(over) or said
         except SendonceError as fault:
             said = f"{said} {fault.message}"
         job.log.note("deadline", said=said)
@@ -134,6 +172,12 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
         try:
             job.log.note("started", date=day, job=job.settings.job)
             lease.acquire(give_up_at_s)
+            # the client costs more to import than all the rest, and most who waited find the date sent
+            if (already := settled(job.ledger(lease).batch(day.isoformat()))) is not None:
+                return already
+            from sendonce.core.batch import Run as _Run
+
+            run = _Run(rules(job, day), ports(job, lease, day), this)
             return run.go()
         except Stopped as stop:
             # before `run` began or after it ended: in between it answers for itself
@@ -176,7 +220,7 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
                     if seen is None or not seen.is_mailed:
                         status = "gone" if seen is None else seen.status
                         text = f'{sent}, and Mailchimp shows it as "{status}" now. A human must look.'
-                        return replace(outcome, ending=Ending.ALARM, message=text)
+                        return outcome._replace(ending=Ending.ALARM, message=text)
                     progress(seen.status, seen.emails_sent)
                     if seen.status == "sent":
                         return _finished(job, outcome, seen.emails_sent)
@@ -187,12 +231,12 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
             text = (
                 f"{sent} and is recorded. Whether Mailchimp has finished could not be seen: {fault.message}"
             )
-            return replace(outcome, ending=Ending.ALARM, message=text)
+            return outcome._replace(ending=Ending.ALARM, message=text)
         except Stopped as stop:
             text = f"{sent}; waiting for the end of delivery was ended by {stop.signal_name}."
-            return replace(outcome, ending=Ending.TEMPORARY, message=text)
-    return replace(
-        outcome, ending=Ending.TEMPORARY, message=f"{sent}; Mailchimp has not finished within 6 hours."
+            return outcome._replace(ending=Ending.TEMPORARY, message=text)
+    return outcome._replace(
+        ending=Ending.TEMPORARY, message=f"{sent}; Mailchimp has not finished within 6 hours."
     )
 
 
@@ -202,8 +246,8 @@ def _finished(job: Job, outcome: Outcome, emails_sent: int | None) -> Outcome:
     text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
     if emails_sent == 0:
         text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
-        return replace(outcome, ending=Ending.ALARM, message=text, emails_sent=0)
-    return replace(outcome, message=text, emails_sent=emails_sent)
+        return outcome._replace(ending=Ending.ALARM, message=text, emails_sent=0)
+    return outcome._replace(message=text, emails_sent=emails_sent)
 
 
 def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
@@ -215,11 +259,11 @@ def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
             store = job.ledger(lease)
             page = store.load(outcome.date)
             campaigns = tuple(
-                replace(entry, emails_sent=emails_sent) if entry.id == outcome.campaign_id else entry
+                entry._replace(emails_sent=emails_sent) if entry.id == outcome.campaign_id else entry
                 for entry in page.batch.campaigns
             )
             if campaigns != page.batch.campaigns:
-                store.save(page, replace(page.batch, campaigns=campaigns))
+                store.save(page, page.batch._replace(campaigns=campaigns))
     except SendonceError as fault:
         job.log.note("not recorded", said=fault.message)
     except Stopped:
@@ -247,13 +291,13 @@ def rules(job: Job, day: date) -> Rules:
     )
 
 
-def ports(job: Job, claim: Claim | None, day: date) -> Ports:
+def ports(job: Job, lease: FileLease | SharedLease | None, day: date) -> Ports:
     """The real world."""
     from sendonce.core.batch import Ports as _Ports
 
     mailer = mailchimp(job)
     return _Ports(
-        store=job.ledger(claim),
+        store=job.ledger(lease),
         mailer=mailer,
         source=source(job, mailer, day),
         clock=job.clock,
@@ -271,6 +315,7 @@ def mailchimp(job: Job) -> Mailchimp:
     from sendonce.adapters.mailchimp.wire import Wire
     from sendonce.core.errors import InvariantBroken
 
+    gc.freeze()  # what is imported by now stays to the end, and need not be looked through again and again
     gc.enable()
     s = job.settings
     if s.api_key is None:
@@ -346,7 +391,7 @@ def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[]
     listing = mailer.listing()
     told = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
 
-    def on_record(store: FileLedger) -> tuple[Batch, ...]:
+    def on_record(store: FileLedger | SharedLedger) -> tuple[Batch, ...]:
         try:
             return store.batches()
         except LedgerDamaged:
@@ -371,20 +416,73 @@ def verify(job: Job) -> tuple[int, tuple[Finding, ...]]:
     return len(batches), verified(batches, listing.campaigns, job.settings.title, job.settings.job)
 
 
+def at_another_place(job: Job, place: Path | StateUrl) -> tuple[Job, str]:
+    """The same job with its ledger in another place, and that place for people. Raise StateUnusable as a run would."""
+    api = job.settings.api_host or job.ledger().whole().api
+    settings = job.settings._replace(state=place, api_host=api)
+    return job._replace(settings=settings), str(place) if isinstance(place, Path) else place.place
+
+
+def prepared(job: Job) -> FileLedger | SharedLedger:
+    """The job's ledger, in a place that has been made ready for it."""
+    prepare_state(job.settings)
+    return job.ledger()
+
+
+def copy_ledger(job: Job, target: Job) -> tuple[int, str]:
+    """Copy the ledger; how many batches, and where the one that was there is kept. Both leases are held meanwhile.
+
+    Raise LeaseBusy while a run is at work at either place, StateUnusable if what is read back is not the same.
+    """
+    from sendonce.core.errors import StateUnusable
+
+    with _held(job, "copy the ledger"), _held(target, "copy the ledger") as lease:
+        source = job.ledger().whole()
+        store = target.ledger(lease)
+        kept = store.replace(lambda _: source)
+        there = store.whole()
+        if (there.rows(), there.reset_rows()) != (source.rows(), source.reset_rows()):
+            raise StateUnusable(
+                "What was copied does not read back the same. The ledger that was copied is as it was: keep "
+                "SENDONCE_STATE as it is."
+            )
+        return len(source.rows()), kept
+
+
+def prepare_state(settings: Settings) -> tuple[bool, list[str]]:
+    """Make the state folder (0700), or what a server needs, if it is not there; whether a folder was made; warnings.
+
+    Raise StateUnusable, or StoreDown for a server that cannot be reached.
+    """
+    from sendonce.core.errors import StateUnusable
+
+    if not isinstance(settings.state, Path):
+        return False, list(shared_backend(settings.state, settings.job).prepare())
+    try:
+        settings.state.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return False, []
+    except OSError as fault:
+        raise StateUnusable(
+            f"The state folder {settings.state} cannot be made ({fault.strerror})."
+        ) from fault
+    return True, []
+
+
 def lock_status(job: Job) -> tuple[str, dict[str, object] | None]:
     """The lease in words and as JSON (None if it is free). Changes nothing."""
-    from sendonce.adapters.lease import describe
+    from sendonce.adapters.holder import describe
 
     holder = job.lease().peek()
     if holder is None:
         return "The lease is free.", None
     parts = {k: v.isoformat() if hasattr(v, "isoformat") else v for k, v in vars(holder).items()}
-    return f"The lease {holder.path} is {describe(holder)}.", parts | {"path": str(holder.path)}
+    return f"The lease {holder.place} is {describe(holder)}.", parts | {"place": str(holder.place)}
 
 
 def break_lock(job: Job, *, force: bool) -> str:
     """Remove the lease's marker; what it was, in words. Raise Refused for a live holder without `force`."""
-    from sendonce.adapters.lease import describe
+    from sendonce.adapters.holder import describe
 
     holder = job.lease().break_lock(force=force)
     if holder is None:
@@ -393,9 +491,9 @@ def break_lock(job: Job, *, force: bool) -> str:
 
 
 @contextmanager
-def _held(job: Job, what: str) -> Iterator[FileLease]:
+def _held(job: Job, what: str) -> Iterator[FileLease | SharedLease]:
     """The lease, for an operator's write. Raise LeaseBusy (75) at once while a run that lives holds it."""
-    from sendonce.adapters.lease import Standing, describe
+    from sendonce.adapters.holder import Standing, describe
     from sendonce.adapters.signals import stop_on_signals
     from sendonce.core.errors import LeaseBusy
 

@@ -220,14 +220,14 @@ def batch_parts(batch: Batch) -> dict[str, Any]:
         "state": batch.state.value,
         "reason": batch.reason or None,
         "nonce": batch.nonce or None,
-        "campaigns": [_plain(vars(entry)) for entry in batch.campaigns],
-        "attempts": [_plain(vars(attempt)) for attempt in batch.attempts],
+        "campaigns": [_plain(entry._asdict()) for entry in batch.campaigns],
+        "attempts": [_plain(attempt._asdict()) for attempt in batch.attempts],
     }
 
 
 def reset_parts(reset: Reset) -> dict[str, Any]:
     """A reset as JSON."""
-    return _plain(vars(reset))
+    return _plain(reset._asdict())
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

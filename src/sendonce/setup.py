@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sendonce import compose
-from sendonce.core.errors import SettingsWrong, StateUnusable, WrongUsage
+from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
-from sendonce.settings import NEEDED_BY, SETTINGS, load, render_env
+from sendonce.settings import NEEDED_BY, SETTINGS, load, render_env, working_folder
+from sendonce.settings.env_file import read_private
+from sendonce.settings.state_url import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sendonce.settings import Settings
+    from sendonce.settings.state_url import StateUrl
 
 ALWAYS_ASKED = ("SENDONCE_TIMEZONE", "SENDONCE_STATE")
 
@@ -31,7 +35,7 @@ def assignments(texts: tuple[str, ...]) -> dict[str, str]:
                 "The API key does not belong on the command line, where every user of the machine sees it. "
                 "Type it when asked, or use --api-key-file."
             )
-        values[name] = value
+        values[name] = state_of(value) if name == "SENDONCE_STATE" else value
     return values
 
 
@@ -67,7 +71,7 @@ def complete(
 
     Raise WrongUsage if something is missing and nobody can be asked.
     """
-    wanted = [n for n in ALWAYS_ASKED if not values.get(n)]
+    wanted = [n for n in ALWAYS_ASKED if not values.get(n) and not values.get(f"{n}_FILE")]
     if ask is not None and "SENDONCE_SOURCE" not in values:
         wanted += ["SENDONCE_SOURCE", "SENDONCE_TITLE"]
     for name in wanted:
@@ -76,6 +80,12 @@ def complete(
     for name in NEEDED_BY.get(Source(source), ()) if source in set(Source) else ():
         if not values.get(name):
             _fill(name, values, ask, proposed)
+
+
+def is_all_there(environ: Mapping[str, str]) -> bool:
+    """Whether the environment alone sets what every job needs, as in a container."""
+    needed = ("MAILCHIMP_API_KEY", *ALWAYS_ASKED)
+    return all(environ.get(n, "").strip() or environ.get(f"{n}_FILE", "").strip() for n in needed)
 
 
 def _fill(
@@ -120,21 +130,48 @@ def refuse_overriding(values: Mapping[str, str], environ: Mapping[str, str], pat
         )
 
 
-def make_state(settings: Settings) -> bool:
-    """Make the state folder (0700) if it is not there; whether it was made. Raise StateUnusable."""
-    try:
-        settings.state.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        return False
-    except OSError as fault:
-        raise StateUnusable(
-            f"The state folder {settings.state} cannot be made ({fault.strerror})."
-        ) from fault
-    return True
+def state_of(text: str) -> str:
+    """A `--state` as a setting: a URL as it is, a path made absolute. Raise WrongUsage for one with a password."""
+    if "://" not in text:
+        return str(working_folder() / text)
+    if re.search("://[^/?#]*:[^/?#]*@|password=", text):
+        raise WrongUsage(
+            "A URL with a password does not belong on the command line, where every user of the machine sees it. "
+            "Put it into a file of your own (chmod 600) and say --set SENDONCE_STATE_FILE=FILE."
+        )
+    return text
+
+
+def state_shown(settings: Settings) -> str:
+    """The folder, or the URL without its password."""
+    return str(settings.state) if isinstance(settings.state, Path) else settings.state.place
+
+
+def make_state(settings: Settings) -> tuple[str, list[str]]:
+    """Make the place for lease and ledger ready; what was done, and warnings. Raises as `compose.prepare_state`."""
+    is_made, warnings = compose.prepare_state(settings)
+    if not isinstance(settings.state, Path):
+        return f"Lease and ledger are kept at {settings.state.place}.", warnings
+    return f"{'Made' if is_made else 'Kept'} the state folder {settings.state}.", warnings
+
+
+def place_of(to: str | None, to_file: Path | None) -> Path | StateUrl:
+    """A place for a ledger, as `--to` names it or a file does. Raise WrongUsage, SettingsWrong as `load` does."""
+    text = read_private(working_folder() / to_file).text.strip() if to_file else state_of(to or "")
+    if "://" not in text:
+        return working_folder() / text
+    url = read_url(text)
+    if isinstance(url, str):
+        raise WrongUsage(f"The URL {url}.")
+    return url
 
 
 def try_out(settings: Settings) -> None:
-    """One GET with the key, and a look at whether the state folder can be written to. Raises as a run would."""
+    """One GET with the key, and a look at whether the ledger can be read and written. Raises as a run would."""
     job = compose.open_job(settings, talk=None)
-    job.ledger().check_writable()
+    store = job.ledger()
+    if isinstance(settings.state, Path):
+        store.check_writable()
+    else:
+        store.load(job.today().isoformat())
     compose.mailchimp(job).ping()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sendonce.core.campaigns import Accepted, Content, No, NotSent, Unclear
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
-from sendonce.core.model import Accepted, Content, No, NotSent, Unclear
 from support.adapter import CAMPAIGN, CAMPAIGN_ID, SPEC, Notes, PatientClock, StoppedClock, mailchimp
 from support.wire_server import (
     JSON,

@@ -21,6 +21,7 @@ from mailchimp_marketing.api.campaigns_api import CampaignsApi
 
 from sendonce.adapters.mailchimp.wire import Wire
 from sendonce.adapters.signals import stop_on_signals
+from sendonce.core.campaigns import Accepted, Campaign, Content, No, NotSent, Spec, Unclear
 from sendonce.core.errors import (
     CredentialsRejected,
     InvariantBroken,
@@ -30,7 +31,6 @@ from sendonce.core.errors import (
     SettingsWrong,
     Stopped,
 )
-from sendonce.core.model import Accepted, Campaign, Content, No, NotSent, Spec, Unclear
 from sendonce.settings import load
 from support.adapter import (
     CAMPAIGN,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sendonce.adapters.sources import MAX_HTML_BYTES, Copy, HtmlFile
+from sendonce.core.campaigns import Campaign, Content, Spec
 from sendonce.core.decide import differences
 from sendonce.core.errors import NoAnswer, Refused
-from sendonce.core.model import Campaign, Content, Spec
 from support.adapter import CAMPAIGN_ID, mailchimp
 from support.runs import DAY, Desk
 from support.sandbox import API_KEY, LIST_ID, Sandbox

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from explorer.world import NOW
 from sendonce.core.batch import Run
-from sendonce.core.model import Campaign, Entry, No, NotSent, Outcome, State
+from sendonce.core.campaigns import Campaign, No, NotSent
+from sendonce.core.model import Entry, Outcome, State
 
 if TYPE_CHECKING:
     from sendonce.core.decide import Look
@@ -19,8 +20,8 @@ class RecordsAfterSend(Run):
 
     def _send(self, campaign: Campaign) -> tuple[Outcome, Batch]:
         answer = self._mailer.send(campaign.id)
-        (entry,) = (replace(e, requested_at=NOW) for e in self._batch.campaigns)
-        self._write(replace(self._batch, state=State.SENDING, campaigns=(entry,)))
+        (entry,) = (e._replace(requested_at=NOW) for e in self._batch.campaigns)
+        self._write(self._batch._replace(state=State.SENDING, campaigns=(entry,)))
         if isinstance(answer, NotSent):
             return self._not_sent(campaign, answer)
         return self._accepted(campaign, entry)
@@ -46,7 +47,7 @@ class TakesUnclearForFailed(Run):
     """A timeout means "not sent": back to `ready`, free to be sent again."""
 
     def _unclear(self, campaign: Campaign, entry: Entry, said: str) -> tuple[Outcome, Batch]:
-        return self._temporary(f"{entry.id}: {said}", replace(self._batch, state=State.READY))
+        return self._temporary(f"{entry.id}: {said}", self._batch._replace(state=State.READY))
 
 
 class SaysNotSent(Run):

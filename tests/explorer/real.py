@@ -6,30 +6,17 @@ answer is kept for every history that was seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from explorer.world import DATE, KEY, LISTING_S, MADE, NOW, SETTLE_S, SPEC, TIMEOUT_S
 from sendonce.core.batch import Ports, Run
+from sendonce.core.campaigns import Answer, Campaign, Checklist, Content, Listing, Spec
 from sendonce.core.decide import Rules
 from sendonce.core.errors import Temporary, Unusable
 from sendonce.core.ledger import check_transition
-from sendonce.core.model import (
-    Answer,
-    Attempt,
-    Batch,
-    Campaign,
-    Checklist,
-    Content,
-    Entry,
-    Listing,
-    Page,
-    Reset,
-    Source,
-    Spec,
-    State,
-)
+from sendonce.core.model import Attempt, Batch, Entry, Page, Reset, Source, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +111,7 @@ class _World:
         stored = canonical(batch)
         self._answer(Call("save", stored, page.stamp))
         forgotten = page.stamp[1] if isinstance(page.stamp, tuple) else ()
-        return replace(page, stamp=(stored, forgotten), batch=replace(batch, attempts=()))
+        return page._replace(stamp=(stored, forgotten), batch=batch._replace(attempts=()))
 
     def check(self, page: Page) -> None:
         self._answer(Call("check", None, page.stamp))
@@ -258,15 +245,14 @@ class Driver:
 
 def canonical(batch: Batch) -> Batch:
     """A record without what makes no difference: who tried when, and clock times."""
-    return replace(batch, attempts=(), reason="", campaigns=tuple(_timeless(e) for e in batch.campaigns))
+    return batch._replace(attempts=(), reason="", campaigns=tuple(_timeless(e) for e in batch.campaigns))
 
 
 def _timeless(entry: Entry) -> Entry:
     def some(time: datetime | None) -> datetime | None:
         return None if time is None else REQUESTED
 
-    return replace(
-        entry,
+    return entry._replace(
         requested_at=some(entry.requested_at),
         gave_up_at=some(entry.gave_up_at),
         sent_at=some(entry.sent_at),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from explorer.real import Call, Driver, Ended, Fails, Shown, canonical, id_of, index_of, is_settled_state
 from explorer.world import BLANK, CONTENT, KEY, LONG_AGO, NOW, Budget, Camp, Proc, World, put, with_camp
+from sendonce.core.campaigns import Accepted, Content, No, NotSent, Unclear
 from sendonce.core.dates import belongs
 from sendonce.core.errors import ClaimLost, NoAnswer, Refused
-from sendonce.core.model import Accepted, Batch, Content, No, NotSent, Page, State, Unclear
+from sendonce.core.model import Batch, Page, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,15 +197,14 @@ class Rulebook:
         for entry in batch.campaigns:
             at = LONG_AGO if self.is_settled(world, index_of(entry.id)) else NOW
             entries.append(
-                replace(
-                    entry,
+                entry._replace(
                     requested_at=at if entry.requested_at else None,
                     gave_up_at=at if entry.gave_up_at else None,
                     sent_at=at if entry.sent_at else None,
                     scheduled_for=at if entry.scheduled_for else None,
                 )
             )
-        return replace(batch, campaigns=tuple(entries))
+        return batch._replace(campaigns=tuple(entries))
 
     def _listing(self, world: World) -> tuple[tuple[Shown, ...], int | None]:
         """What is listed; and the draft that would be elected, if it is not old enough yet."""

@@ -14,6 +14,7 @@ from explorer.steps import Rulebook
 from explorer.world import ALL_KINDS, Budget
 from sendonce.core.batch import Run
 from sendonce.core.model import Source
+from support import tally
 
 DRAFT, HTML = Source.DRAFT, Source.HTML
 ONE_BY_ONE = ALL_KINDS - {"freeze", "restore"}
@@ -78,10 +79,15 @@ def explored(
     return found
 
 
+def count(found: Found) -> None:
+    tally.add(tally.STATES, runs=found.states, duplicates=TWICE in found.broken)
+
+
 @pytest.mark.parametrize("budget", [*SMALL, *PEOPLE, *BREAK], ids=lambda b: b.name)
 def test_no_state_breaks_the_promise(budget: Budget) -> None:
     """Never two deliveries, never a false "sent" or "not sent", no POST without its record, never stuck."""
     found = explored(budget)
+    count(found)
     assert found.broken == {}
     assert found.is_complete
     assert found.states > 100
@@ -92,6 +98,7 @@ def test_no_state_breaks_the_promise(budget: Budget) -> None:
 @pytest.mark.parametrize("budget", LARGE, ids=lambda b: b.name)
 def test_no_state_breaks_the_promise_with_large_budgets(budget: Budget) -> None:
     found = explored(budget, at_most=3_000_000)
+    count(found)
     assert found.broken == {}
     assert found.states > 5_000
 

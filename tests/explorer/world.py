@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from sendonce.core.model import Batch, Content, Source, Spec
+from sendonce.core.campaigns import Content, Spec
+from sendonce.core.model import Batch, Source
 
 T = TypeVar("T")
 

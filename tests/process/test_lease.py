@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from sendonce.adapters.clock import SystemClock
-from sendonce.adapters.lease import FileLease, Standing, describe
+from sendonce.adapters.holder import Standing, describe
+from sendonce.adapters.lease import FileLease
 from sendonce.core.errors import LeaseBusy, Refused, StateUnusable, Stopped
 from support import markers
 from support.ordinary import NOBODY, ordinary_user_and_folder

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.runs import Desk
     from support.sandbox import Sandbox
 
-MANY = 20
+MANY = 50
 SEND = ("send-batch", "--date", DAY)
 
 
@@ -35,7 +35,7 @@ SEND = ("send-batch", "--date", DAY)
 
 
 @pytest.mark.parametrize("source", ["draft", "replicate", "html"])
-def test_twenty_runs_at_once_on_one_state_folder_send_once(
+def test_fifty_runs_at_once_on_one_state_folder_send_once(
     source: str, make_desk: Callable[..., Desk]
 ) -> None:
     desk = make_desk(source, SENDONCE_LISTING_SECONDS="0")

@@ -810,7 +810,7 @@ def refused(path: Path, attempt: str = "check_writable") -> str:
     before = traces(path.parent)
     store = store_on(path)
     with pytest.raises(StateUnusable) as caught:
-        {"check_writable": store.check_writable, "batches": store.batches}[attempt]()
+        store.batches() if attempt == "batches" else store.check_writable()
     assert traces(path.parent) == before
     assert f"we are uid {os.geteuid()}" in caught.value.message
     return caught.value.message

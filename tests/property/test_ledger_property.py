@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -70,7 +69,7 @@ attempts = st.builds(
 
 def one_main(campaigns: list[Entry]) -> tuple[Entry, ...]:
     return tuple(
-        replace(entry, role="main" if number == 0 else "former") for number, entry in enumerate(campaigns)
+        entry._replace(role="main" if number == 0 else "former") for number, entry in enumerate(campaigns)
     )
 
 
@@ -135,7 +134,7 @@ def test_unknown_fields_survive_whatever_is_written_over_them(
     for attempt in raw["attempts"]:
         attempt.update(extra[3])
     ledger = parse(json.dumps(document).encode())
-    new = replace(new, attempts=old.attempts + new.attempts)
+    new = new._replace(attempts=old.attempts + new.attempts)
     try:
         after = json.loads(ledger.with_batch(new).dump())
     except InvariantBroken:

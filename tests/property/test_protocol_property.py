@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sendonce.core.campaigns import No, NotSent, Unclear
 from sendonce.core.dates import belongs
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused, Stopped
-from sendonce.core.model import No, NotSent, Source, State, Unclear
+from sendonce.core.model import Source, State
 from support.world import KEY, Crash, World, after, answering, before, meanwhile, whole
 
 if TYPE_CHECKING:

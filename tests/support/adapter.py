@@ -13,7 +13,7 @@ import pytest
 
 from sendonce.adapters.mailchimp.api import Mailchimp
 from sendonce.adapters.mailchimp.wire import Wire
-from sendonce.core.model import Content, Spec
+from sendonce.core.campaigns import Content, Spec
 from support.sandbox import API_KEY, LIST_ID
 
 if TYPE_CHECKING:

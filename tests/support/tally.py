@@ -16,6 +16,8 @@ from pathlib import Path
 VARIABLE = "SENDONCE_TALLY"
 """In the environment of the test processes: the folder where each of them keeps its count."""
 
+STATES = "states explored"
+
 
 def add(kind: str, *, runs: int = 1, duplicates: int = 0, losses: int = 0) -> None:
     """Count fault runs of a kind (a plural, for people). Outside a session that counts, nothing happens."""
@@ -53,5 +55,8 @@ def total() -> str:
             losses += never
     if not runs:
         return ""
+    # a state is no run, and there are so many that they would hide the rest
+    states = runs.pop(STATES, 0)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(runs.items()))
-    return f"fault runs: {runs.total():,}, duplicates: {duplicates}, losses: {losses} ({kinds})"
+    explored = f"; {states:,} {STATES}" if states else ""
+    return f"fault runs: {runs.total():,}, duplicates: {duplicates}, losses: {losses} ({kinds}{explored})"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sendonce.core.audit import Finding, merge, rebuild, verify
+from sendonce.core.campaigns import Campaign
 from sendonce.core.ledger import empty
-from sendonce.core.model import Attempt, Batch, Campaign, Entry, State
+from sendonce.core.model import Attempt, Batch, Entry, State
 
 PATTERN = "Digest {date}"
 JOB = "digest"

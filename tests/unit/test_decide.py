@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from sendonce.core.campaigns import Campaign, Content, Spec
 from sendonce.core.decide import (
     Adopt,
     Build,
@@ -32,7 +33,7 @@ from sendonce.core.decide import (
     settled_at,
 )
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.model import Batch, Campaign, Content, Entry, Page, Source, Spec, State
+from sendonce.core.model import Batch, Entry, Page, Source, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -378,9 +379,13 @@ def past(*statuses: str) -> tuple[Campaign, ...]:
     )
 
 
-def test_sent_comes_before_sending_and_two_that_were_mailed_are_both_recorded() -> None:
-    sending, sent = past("sending", "sent")
-    assert step(page(), look(sending, sent), rules()) == RecordSent((sent, sending))
+@pytest.mark.parametrize("statuses", [("sending", "sent"), ("sent", "sending")])
+def test_sent_comes_before_sending_and_two_that_were_mailed_are_both_recorded(
+    statuses: tuple[str, str],
+) -> None:
+    found = step(page(), look(*past(*statuses)), rules())
+    assert isinstance(found, RecordSent)
+    assert [c.status for c in found.campaigns] == ["sent", "sending"]
 
 
 def test_two_that_were_sent_are_both_recorded_in_the_order_of_their_ids() -> None:
@@ -396,9 +401,11 @@ def test_what_was_mailed_comes_before_everything_else_past_save(mailed: str, oth
 
 
 @pytest.mark.parametrize("other", ["paused", "canceled", "no such word"])
-def test_what_is_scheduled_comes_before_the_rest(other: str) -> None:
-    odd, scheduled = past(other, "schedule")
-    assert step(page(), look(odd, scheduled), rules()) == Scheduled(scheduled, is_on_date=True)
+@pytest.mark.parametrize("is_smaller", [True, False], ids=["smaller id", "greater id"])
+def test_what_is_scheduled_comes_before_the_rest(other: str, is_smaller: bool) -> None:
+    both = past(other, "schedule") if is_smaller else past("schedule", other)
+    (scheduled,) = (c for c in both if c.status == "schedule")
+    assert step(page(), look(*both), rules()) == Scheduled(scheduled, is_on_date=True)
 
 
 def test_of_two_for_a_human_the_one_with_the_smaller_id_is_named() -> None:
@@ -578,6 +585,15 @@ def test_a_created_draft_whose_title_does_not_read_back_byte_for_byte_is_refused
     )
 
 
+def test_a_former_draft_that_lost_its_title_is_never_elected_however_early_it_was_made() -> None:
+    mine = campaign(A, CREATED)
+    former = campaign(B, "Something else", create_time=at("08:00:00"))
+    recorded = page(
+        State.PLANNED, entry(A, CREATED), entry(B, role="former", requested_at=at("09:00:00")), nonce=NONCE
+    )
+    assert step(recorded, look(mine, by_id={A: mine, B: former}), rules(Source.HTML)) == Build(mine)
+
+
 def test_a_draft_source_does_not_go_on_with_a_recorded_draft_that_was_given_a_nonce() -> None:
     recorded = page(State.READY, entry())
     assert "is named" in refused(recorded, look(by_id={A: campaign(title=CREATED)}), rules())
@@ -621,7 +637,7 @@ def test_settle_is_counted_in_microseconds_too() -> None:
 def test_settle_and_timeout_are_those_of_the_settings() -> None:
     asked = entry(requested_at=at("12:00:00"))
     assert settled_at(asked, rules(settle_s=5, timeout_s=2.5)) == at("12:00:07.500")
-    assert settled_at(replace(asked, gave_up_at=at("12:00:01")), rules(settle_s=5, timeout_s=2.5)) == at(
+    assert settled_at(asked._replace(gave_up_at=at("12:00:01")), rules(settle_s=5, timeout_s=2.5)) == at(
         "12:00:06"
     )
 
@@ -714,6 +730,32 @@ def test_a_draft_that_does_not_read_back_as_written_is_refused(shows: dict[str, 
     )
 
 
+IN_SENDING = page(State.SENDING, entry(title=CREATED, requested_at=at("09:00:00")))
+
+
+@pytest.mark.parametrize(
+    ("record", "source", "shows"),
+    [
+        pytest.param(page(), Source.DRAFT, {"type": "rss"}, id="a draft that is none to be sent"),
+        pytest.param(page(), Source.HTML, {"type": "rss"}, id="an elected draft that is none to be sent"),
+        pytest.param(page(), Source.HTML, {"create_time": None}, id="a draft without create_time"),
+        pytest.param(
+            MINE, Source.HTML, {"title": "Something else"}, id="a recorded draft that lost its title"
+        ),
+        pytest.param(MINE, Source.HTML, {"tracking": {}}, id="a draft that does not read back as written"),
+        pytest.param(IN_SENDING, Source.HTML, {"type": "rss"}, id="a draft whose send is open"),
+    ],
+)
+def test_a_refusal_names_the_draft_that_a_person_must_look_at(
+    record: Page, source: Source, shows: dict[str, Any]
+) -> None:
+    odd = campaign(**({"title": KEY if source is Source.DRAFT else CREATED} | shows))
+    shown = look(odd, by_id={A: odd} if record.batch.main else {})
+    found = step(record, shown, rules(source), done=BUILT)
+    assert isinstance(found, Refuse)
+    assert found.campaign == odd
+
+
 def test_what_mailchimp_adds_on_its_own_is_no_difference() -> None:
     shown = campaign(
         settings={"subject_line": "News", "title": CREATED, "inline_css": False},
@@ -736,6 +778,10 @@ def test_differences_are_named_by_their_path_into_nested_objects() -> None:
     }
     assert differences(spec, campaign(recipients=reads)) == ("recipients.segment_opts.saved_segment_id",)
     assert differences(spec, campaign(recipients={"list_id": "list1"})) == ("recipients.segment_opts",)
+    assert differences(spec, campaign(recipients=reads | {"list_id": "list2"})) == (
+        "recipients.list_id",
+        "recipients.segment_opts.saved_segment_id",
+    )
 
 
 # ----------------------------------------------------------------------------------- where a crash leaves things

@@ -16,6 +16,7 @@ CODE_OF_ERROR = {
     "LeaseBusy": 75,
     "ClaimLost": 75,
     "NoAnswer": 75,
+    "StoreDown": 75,
     "NotRecorded": 75,
     "Unusable": 78,
     "SettingsWrong": 78,

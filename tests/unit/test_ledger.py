@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -65,7 +64,7 @@ def time(hour: int, minute: int, second: int, microsecond: int = 0) -> datetime:
 
 
 def entry(**fields: Any) -> Entry:
-    return replace(Entry("c1", "digest 2026-11-30"), **fields)
+    return Entry("c1", "digest 2026-11-30")._replace(**fields)
 
 
 # ---- reading ----
@@ -361,7 +360,7 @@ def test_fields_that_nobody_here_knows_survive_a_rewrite() -> None:
     batch = ledger.batch(DAY)
     second = Entry("c2", "twin", role="twin")
 
-    written = json.loads(ledger.with_batch(replace(batch, campaigns=(second, *batch.campaigns))).dump())
+    written = json.loads(ledger.with_batch(batch._replace(campaigns=(second, *batch.campaigns))).dump())
 
     assert written["x_top"] == {"a": 0.5}
     raw = written["batches"][DAY]
@@ -378,7 +377,7 @@ def test_fields_that_most_batches_lack_are_written_only_where_they_say_something
         Batch(DAY, State.REFUSED, campaigns=(rare,), reason="no such draft")
     )
     silent = said.with_batch(
-        Batch(DAY, State.READY, campaigns=(replace(rare, scheduled_for=None, recipients=None),))
+        Batch(DAY, State.READY, campaigns=(rare._replace(scheduled_for=None, recipients=None),))
     )
 
     raw = json.loads(said.dump())["batches"][DAY]
@@ -613,7 +612,7 @@ def test_a_twin_that_was_mailed_by_hand_may_become_the_campaign_of_the_date() ->
 
     check_transition(
         Batch(DAY, State.SENDING, campaigns=(ours,)),
-        Batch(DAY, State.SENT, campaigns=(Entry("c2", "twin", by="by hand"), replace(ours, role="former"))),
+        Batch(DAY, State.SENT, campaigns=(Entry("c2", "twin", by="by hand"), ours._replace(role="former"))),
     )
 
 

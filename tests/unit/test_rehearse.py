@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sendonce.core.batch import Run
+from sendonce.core.campaigns import Checklist, No, NotSent
 from sendonce.core.decide import Forget, GiveWay, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
-from sendonce.core.model import Attempt, Batch, Checklist, Ending, Entry, No, NotSent, Source, State
+from sendonce.core.model import Attempt, Batch, Ending, Entry, Source, State
 from sendonce.core.rehearse import foretell, rehearse
 from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of, world_of
 
@@ -104,7 +105,7 @@ def reset_after_it_was_sent(world: World) -> None:
 
 def recorded_draft_deleted(world: World) -> None:
     throttled(world)
-    world.disk.put(replace(world.record(), campaigns=(Entry("dead00", KEY),)))
+    world.disk.put(world.record()._replace(campaigns=(Entry("dead00", KEY),)))
 
 
 def recorded_draft_deleted_and_none_left(world: World) -> None:

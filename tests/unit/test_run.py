@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from sendonce.core.campaigns import Campaign, Content, No, NotSent
 from sendonce.core.errors import (
     ClaimLost,
     CredentialsRejected,
@@ -17,7 +19,7 @@ from sendonce.core.errors import (
     Refused,
     Stopped,
 )
-from sendonce.core.model import Batch, Content, Ending, Entry, No, NotSent, Source, State
+from sendonce.core.model import Batch, Ending, Entry, Source, State
 from support.world import (
     DAY,
     KEY,
@@ -174,6 +176,89 @@ def test_sending_and_the_time_of_the_request_are_on_the_disk_before_the_post(sou
     assert batch.main.gave_up_at is None
 
 
+def test_that_it_was_sent_is_on_the_disk_before_anything_more_is_read() -> None:
+    batch = on_disk_at_the_first("mailer.campaign", world_of())
+    (entry,) = batch.campaigns
+    assert (batch.state, entry.by, entry.sent_at) == (
+        State.SENT,
+        "sendonce",
+        datetime(2026, 11, 30, 8, 0, 0, tzinfo=UTC),
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown", "recorded"),
+    [
+        pytest.param(Entry("ffffff", KEY, recipients=70), None, (0xFFFFFF, 4812), id="the read says more"),
+        pytest.param(
+            Entry("ffffff", KEY, web_id=4711, recipients=70),
+            Campaign("ffffff", KEY, "save", "regular", LIST, time_at(-1000)),
+            (4711, 70),
+            id="the record says more",
+        ),
+    ],
+)
+def test_number_and_recipients_on_record_at_the_post_are_those_of_the_read_or_else_what_was_known(
+    entry: Entry, shown: Campaign | None, recorded: tuple[int, int]
+) -> None:
+    world = world_of()
+    world.disk.put(Batch(DAY, State.READY, campaigns=(entry,)))
+    found: list[Batch] = []
+    faults: dict[str, list[Fault | None]] = {
+        "mailer.campaign": [answering(shown) if shown else None],
+        "mailer.send": [meanwhile(lambda: found.append(world.record()))],
+    }
+    world.run(on=faults)
+    (at_post,) = found[0].campaigns
+    assert (at_post.web_id, at_post.recipients) == recorded
+
+
+@pytest.mark.parametrize(
+    ("source", "has_draft", "record", "call"),
+    [
+        pytest.param(Source.HTML, False, (State.REFUSED, ()), "mailer.create", id="intent"),
+        pytest.param(Source.HTML, True, (State.REFUSED, ()), "mailer.write_settings", id="adopted"),
+        pytest.param(Source.HTML, True, (State.REFUSED, ("ffffff",)), "mailer.checklist", id="written"),
+        pytest.param(Source.DRAFT, True, (State.REFUSED, ("ffffff",)), "mailer.checklist", id="ready"),
+        pytest.param(Source.DRAFT, True, (State.READY, ("ffffff",)), "mailer.send", id="sending"),
+    ],
+)
+def test_why_an_earlier_run_refused_leaves_the_record_with_the_next_step(
+    source: Source, has_draft: bool, record: tuple[State, tuple[str, ...]], call: str
+) -> None:
+    world = world_of(source, has_draft=has_draft)
+    state, ids = record
+    entries = tuple(Entry(id_, KEY) for id_ in ids)
+    world.disk.put(Batch(DAY, state, campaigns=entries, reason="Said by an earlier run."))
+    assert on_disk_at_the_first(call, world).reason == ""
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        pytest.param({}, id="sent"),
+        pytest.param({"mailer.send": [answering(NotSent(No.REFUSED, "400."))]}, id="refused"),
+        pytest.param({"mailer.send": [answering(NotSent(No.THROTTLED, "429."))]}, id="temporary"),
+    ],
+)
+def test_an_outcome_names_the_date_the_campaign_and_how_many_it_is_for(on: dict[str, list[Fault]]) -> None:
+    outcome = world_of().run(on=on).outcome
+    assert outcome is not None
+    assert (outcome.date, outcome.campaign_id, outcome.title, outcome.recipients) == (
+        DAY,
+        "ffffff",
+        KEY,
+        4812,
+    )
+    assert outcome.emails_sent == (None if on else 4812)
+
+
+def test_an_outcome_without_a_campaign_names_the_date() -> None:
+    outcome = World().run().outcome
+    assert outcome is not None
+    assert (outcome.ending, outcome.date, outcome.campaign_id) == (Ending.REFUSED, DAY, "")
+
+
 def test_an_attempt_says_who_when_and_how_it_ended() -> None:
     world = world_of()
     world.run()
@@ -269,6 +354,14 @@ def test_a_campaign_that_a_person_sent_is_recorded_as_sent_by_hand() -> None:
     )
 
 
+def test_a_date_that_was_refused_and_then_sent_by_hand_is_on_record_as_sent_without_the_reason() -> None:
+    world = World()
+    world.account.add(status="sent")
+    world.disk.put(Batch(DAY, State.REFUSED, reason="Said by an earlier run."))
+    world.run()
+    assert (world.record().state, world.record().reason) == (State.SENT, "")
+
+
 def test_a_campaign_that_is_being_mailed_counts_as_sent_and_its_number_stays_open() -> None:
     world = World()
     world.account.mailing_s = 7200
@@ -295,6 +388,40 @@ def test_a_draft_that_a_reset_forgot_before_any_send_counts_for_nothing_and_may_
     world.account.add(KEY)
     ended = world.run()
     assert (ended.code, ended.posts) == (0, ("fffffe",))
+
+
+def test_a_draft_that_a_reset_forgot_and_a_person_gave_another_audience_counts_for_nothing() -> None:
+    world = world_of(Source.HTML, list_id=LIST)
+    world.run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    only_campaign(world).list_id = "list2"
+    world.reset()
+    ended = world.run()
+    assert (ended.code, ended.posts) == (0, ("fffffe",))
+
+
+def test_a_campaign_that_a_reset_forgot_before_any_send_counts_once_a_person_has_mailed_it() -> None:
+    world = world_of()
+    world.run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    world.reset()
+    forgotten = only_campaign(world)
+    forgotten.title = "Renamed by a person"
+    world.account.mail(forgotten)
+    world.account.add(KEY)
+    ended = world.run()
+    assert (ended.code, ended.ending, ended.posts) == (0, Ending.FOUND_SENT, ())
+
+
+def test_a_reset_that_forgot_two_campaigns_lets_neither_out_of_sight() -> None:
+    world = world_of()
+    former = world.account.add("Something else")
+    asked = Entry(former.id, KEY, role="former", requested_at=time_at(0))
+    world.disk.put(Batch(DAY, State.READY, campaigns=(Entry("ffffff", KEY), asked)))
+    world.reset()
+    # the first of the two becomes the day's again, then a person mails the other
+    world.run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    world.account.mail(former)
+    ended = world.run()
+    assert (ended.code, ended.ending, ended.posts) == (0, Ending.FOUND_SENT, ())
 
 
 def test_a_campaign_that_a_reset_forgot_is_recorded_with_what_was_known_of_it() -> None:
@@ -332,6 +459,22 @@ def test_of_two_that_were_mailed_the_recorded_one_stays_the_main_one() -> None:
     world.account.add(CREATED, status="sent")
     world.run()
     assert [(e.id, e.role) for e in world.record().campaigns] == [("ffffff", "main"), ("fffffe", "twin")]
+
+
+def test_a_former_campaign_that_was_mailed_too_is_a_twin_and_one_that_was_not_stays_a_former_one() -> None:
+    world = world_of()
+    twin, left = world.account.add("A former one"), world.account.add("Another former one")
+    asked: Any = {"role": "former", "requested_at": time_at(-60)}
+    entries = (Entry("ffffff", KEY), Entry(twin.id, KEY, **asked), Entry(left.id, KEY, **asked))
+    world.disk.put(Batch(DAY, State.READY, campaigns=entries))
+    world.account.mail(world.account.campaigns["ffffff"])
+    world.account.mail(twin)
+    assert world.run().ending is Ending.ALARM
+    assert [(e.id, e.role) for e in world.record().campaigns] == [
+        ("ffffff", "main"),
+        (twin.id, "twin"),
+        (left.id, "former"),
+    ]
 
 
 def test_a_campaign_mailed_to_nobody_alarms_once_and_is_not_sent_again() -> None:
@@ -423,7 +566,7 @@ def test_a_schedule_leaves_a_ready_batch_ready() -> None:
     world = world_of()
     world.account.not_ready = ("No subject",)
     world.run()
-    world.disk.put(replace(world.record(), state=State.READY))
+    world.disk.put(world.record()._replace(state=State.READY))
     world.account.schedule(only_campaign(world), 3600)
     world.run()
     assert world.record().state is State.READY
@@ -513,6 +656,9 @@ def test_after_a_no_a_read_that_fails_leaves_the_batch_in_sending(why: No, fault
     world = world_of()
     ended = world.run(on={"mailer.send": [answering(NotSent(why, "No."))], "mailer.campaign": [fault]})
     assert (ended.code, world.record().state) == (75, State.SENDING)
+    assert ended.message.startswith(
+        "The send of campaign ffffff was answered with no (No.), and the campaign could not be read afterwards ("
+    )
     # the next run waits as after a run that died: TIMEOUT and SETTLE, 310 s
     assert world.run().code == 75
     world.pass_time(311)
@@ -574,6 +720,9 @@ def test_an_unclear_send_that_took_effect_is_found_out_in_the_same_run() -> None
         ("ffffff",),
         1,
     )
+    assert ended.message == (
+        'Mailchimp shows it as sent: "Digest 2026-11-30" (ffffff) for 2026-11-30, 4812 emails.'
+    )
     (entry,) = world.record().campaigns
     assert (world.record().state, entry.by, entry.emails_sent) == (State.SENT, "sendonce", 4812)
 
@@ -630,6 +779,43 @@ def test_a_second_request_is_recorded_anew_and_clears_the_giving_up() -> None:
     batch = on_disk_at_the_first("mailer.send", world)
     (entry,) = batch.campaigns
     assert (entry.requested_at, entry.gave_up_at) == (datetime(2026, 11, 30, 8, 3, 1, tzinfo=UTC), None)
+
+
+def test_the_reads_of_an_unclear_send_go_on_up_to_the_very_end_of_settle() -> None:
+    world = world_of()
+    world.settle_s = 7
+    world.run(on={"mailer.send": [unclear(acts=False)]})
+    # until 08:00:08 by Mailchimp's Date; at 0.5 + 1 + 2 + 4 = 7.5 s it says 07, and one second is left
+    assert world.now_s == 8.5
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(before(NoAnswer("503.")), "503."), (answering(None), "It cannot be found (404).")],
+    ids=["no answer", "gone"],
+)
+def test_an_unclear_send_ends_with_what_the_last_read_came_to(fault: Fault, said: str) -> None:
+    ended = world_of().run(on={"mailer.send": [unclear(acts=False)], "mailer.campaign": [fault] * 100})
+    assert f"The connection was reset. {said} Its outcome is not known yet" in ended.message
+
+
+def test_an_unclear_send_whose_campaign_is_scheduled_for_the_date_is_left_to_mailchimp() -> None:
+    world = world_of()
+
+    def schedule() -> None:
+        world.account.schedule(only_campaign(world), 3600)
+
+    ended = world.run(on={"mailer.send": [unclear(acts=False)], "mailer.campaign": [meanwhile(schedule)]})
+    assert (ended.code, ended.ending, world.record().state) == (0, Ending.SCHEDULED, State.SENDING)
+
+
+def test_no_answer_after_the_post_never_ends_with_nothing_was_sent() -> None:
+    calls = world_of().run().calls
+    after_the_post = calls.index("mailer.now", calls.index("mailer.send")) + 1
+    world = world_of()
+    ended = world.run(at={after_the_post: before(NoAnswer("No Date header."))})
+    assert (ended.code, ended.message) == (75, "No Date header. Run again, that is safe.")
+    assert (world.run().code, world.deliveries()) == (0, 1)
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(309, 75), (310, 0)])
@@ -958,7 +1144,7 @@ def test_any_other_item_of_the_checklist_refuses_at_once() -> None:
 
 
 def test_a_checklist_that_gives_no_reason_refuses() -> None:
-    from sendonce.core.model import Checklist
+    from sendonce.core.campaigns import Checklist
 
     ended = world_of().run(on={"mailer.checklist": [answering(Checklist(is_ready=False))]})
     assert ended.code == 1
@@ -988,6 +1174,13 @@ def test_a_recorded_draft_that_was_deleted_is_forgotten_and_another_is_taken() -
     ended = world.run()
     assert (ended.code, ended.posts) == (0, (other.id,))
     assert [e.id for e in world.record().campaigns] == [other.id]
+
+
+def test_a_recorded_draft_that_is_gone_is_not_taken_from_a_listing_that_still_shows_it() -> None:
+    world = world_of()
+    world.disk.put(Batch(DAY, State.READY, campaigns=(Entry("ffffff", KEY),)))
+    ended = world.run(on={"mailer.campaign": [answering(None)]})
+    assert (ended.code, ended.posts, world.record().campaigns) == (1, (), ())
 
 
 def test_a_deleted_draft_whose_send_was_requested_is_never_replaced() -> None:
@@ -1092,7 +1285,7 @@ def with_earlier(state: State, **fields: Any) -> tuple[World, Made]:
     return world, earlier
 
 
-ASKED = {"requested_at": datetime(2026, 11, 27, 8, 0, tzinfo=UTC)}
+ASKED: Any = {"requested_at": datetime(2026, 11, 27, 8, 0, tzinfo=UTC)}
 SENT = {**ASKED, "sent_at": datetime(2026, 11, 27, 8, 1, tzinfo=UTC)}
 SCHEDULED = {"scheduled_for": datetime(2026, 11, 28, 8, 0, tzinfo=UTC)}
 
@@ -1109,11 +1302,14 @@ SCHEDULED = {"scheduled_for": datetime(2026, 11, 28, 8, 0, tzinfo=UTC)}
 def test_an_earlier_batch_that_was_mailed_meanwhile_is_recorded(state: State, fields: Any, by: str) -> None:
     world, earlier = with_earlier(state, **fields)
     world.account.mail(earlier)
+    world.pass_time(3600)
     ended = world.run()
     assert (ended.code, ended.posts, ended.warnings) == (0, ("ffffff",), ())
     batch = world.record(EARLIER)
     assert batch.state is State.SENT
-    assert (batch.campaigns[0].emails_sent, batch.campaigns[0].by) == (4812, by)
+    (entry,) = batch.campaigns
+    assert (entry.emails_sent, entry.by, entry.web_id) == (4812, by, 0xFFFFFE)
+    assert entry.sent_at == fields.get("sent_at", datetime(2026, 11, 30, 8, 0, 0, tzinfo=UTC))
     assert "mailer.campaign" not in world.run().calls
 
 
@@ -1124,12 +1320,21 @@ def test_an_earlier_batch_that_is_still_being_mailed_is_recorded_and_read_again(
     world.run()
     assert (world.record(EARLIER).state, world.record(EARLIER).campaigns[0].emails_sent) == (State.SENT, None)
     before = world.disk.data
-    world.run(day="2026-12-01", on={"mailer.listing": [meanwhile(lambda: None)]})
+    again = world.run(day="2026-12-01")
     assert world.record(EARLIER).campaigns[0].emails_sent is None
+    assert effects(again) == ["store.save"]  # the attempt; the earlier batch is as it was
     assert before is not None
     world.pass_time(3600)
     world.run(day="2026-12-01")
     assert world.record(EARLIER).campaigns[0].emails_sent == 4812
+
+
+def test_an_earlier_batch_that_was_refused_and_mailed_after_all_is_on_record_without_the_reason() -> None:
+    world, earlier = with_earlier(State.REFUSED, **SCHEDULED)
+    world.disk.put(world.record(EARLIER)._replace(reason="Said by an earlier run."))
+    world.account.mail(earlier)
+    world.run()
+    assert (world.record(EARLIER).state, world.record(EARLIER).reason) == (State.SENT, "")
 
 
 def test_an_earlier_batch_mailed_to_nobody_alarms_in_the_run_that_first_reads_it() -> None:
@@ -1239,12 +1444,24 @@ def test_an_earlier_batch_is_sent_with_its_own_date() -> None:
 
 
 def test_an_earlier_record_without_a_campaign_holds_nothing_up() -> None:
-    world = world_of()
-    world.disk.data = (
-        b'{"version": 1, "job": "digest", "api": "us19.api.mailchimp.com", '
-        b'"batches": {"2026-11-27": {"state": "sent", "campaigns": []}}}'
-    )
+    world, earlier = with_earlier(State.SENDING, **ASKED)
+    world.account.mail(earlier)
+    document = json.loads(world.disk.data or b"")
+    document["batches"]["2026-11-26"] = {"state": "sent", "campaigns": []}
+    world.disk.data = json.dumps(document).encode()
     assert world.run().code == 0
+    assert world.record(EARLIER).state is State.SENT
+
+
+def test_an_earlier_batch_whose_read_is_refused_does_not_keep_the_others_from_being_read() -> None:
+    world, earlier = with_earlier(State.SENDING, **ASKED)
+    world.account.mail(earlier)
+    refused = Entry("dead00", "Digest 2026-11-26", **ASKED)
+    world.disk.put(Batch("2026-11-26", State.SENDING, campaigns=(refused,)))
+    ended = world.run(on={"mailer.campaign": [before(Refused("403."))]})
+    assert (ended.code, len(ended.warnings)) == (0, 1)
+    assert "2026-11-26: campaign dead00 could not be read. 403." in ended.warnings[0]
+    assert world.record(EARLIER).state is State.SENT
 
 
 def test_not_more_than_the_last_seven_open_batches_are_read() -> None:

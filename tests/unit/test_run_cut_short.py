@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sendonce.core.campaigns import No, NotSent
 from sendonce.core.errors import ClaimLost, NoAnswer, NotRecorded, Refused, StateUnusable, Stopped, Temporary
-from sendonce.core.model import Batch, Ending, No, NotSent, Source, State
+from sendonce.core.model import Batch, Ending, Source, State
 from support.world import (
     Crash,
     World,
@@ -188,9 +189,26 @@ def test_a_signal_while_an_earlier_send_is_open_says_that_it_is() -> None:
     world.run(on={"mailer.send": [before(Crash())]})
     ended = world.run(on={"mailer.listing": [before(Stopped("SIGINT"))]})
     assert ended.code == 75
-    assert (
-        "Nothing was sent by this run. A send of campaign ffffff is on record as requested" in ended.message
+    assert ended.message == (
+        "This run was ended by SIGINT. Nothing was sent by this run. A send of campaign ffffff is on record as "
+        "requested: the next run asks Mailchimp what became of it. Run again, that is safe."
     )
+
+
+def test_a_signal_before_any_send_was_asked_for_says_that_nothing_was_sent() -> None:
+    ended = world_of().run(on={"mailer.checklist": [before(Stopped("SIGTERM"))]})
+    assert (ended.code, ended.message) == (
+        75,
+        "This run was ended by SIGTERM. Nothing was sent by this run. Run again, that is safe.",
+    )
+
+
+def test_a_signal_while_a_rejected_key_is_being_recorded_ends_the_run_as_any_other() -> None:
+    world = world_of()
+    no = answering(NotSent(No.CREDENTIALS, "401."))
+    ended = world.run(on={"mailer.send": [no], "store.save": [None, None, before(Stopped("SIGTERM"))]})
+    assert (ended.code, world.record().state) == (75, State.SENDING)
+    assert "This run was ended by SIGTERM. Nothing was sent by this run." in ended.message
 
 
 @pytest.mark.parametrize("when", [before, after])
@@ -288,6 +306,26 @@ def test_a_deadline_between_the_last_check_and_the_post_keeps_the_run_from_posti
     process.go()
     assert world.deliveries() == 0
     assert "Nothing was sent by this run." in said[0]
+
+
+def test_a_deadline_whose_last_words_cannot_be_written_keeps_the_run_from_posting_too() -> None:
+    world = world_of()
+
+    def ends(effect: Callable[[], object]) -> object:
+        checked = effect()
+        world.disk.is_full = True
+        with pytest.raises(StateUnusable):
+            process.run.last_words("Time is up.")
+        world.disk.is_full = False
+        return checked
+
+    process = world.begin(on={"store.check": [ends]})
+    ended = process.go()
+    assert (ended.code, ended.posts, world.deliveries()) == (75, (), 0)
+    assert (
+        ended.message
+        == "This run is past its deadline. Nothing was sent by this run. Run again, that is safe."
+    )
 
 
 def test_a_deadline_after_the_claim_was_lost_writes_nothing() -> None:

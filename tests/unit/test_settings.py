@@ -17,6 +17,7 @@ from sendonce import settings
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
 from sendonce.settings import Secret, Settings
+from sendonce.settings.state_url import StateUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -809,8 +810,8 @@ def test_what_is_not_a_plain_number_of_seconds_is_a_fault(name: str, text: str, 
         ("SENDONCE_STATE", "/srv/state\n"),
         ("SENDONCE_STATE", "/srv/state "),
         ("SENDONCE_STATE", "/srv/\0"),
-        ("SENDONCE_STATE", "redis://localhost/0"),
         ("SENDONCE_STATE", "postgresql://u:p@h/db"),
+        ("SENDONCE_STATE", "sqlite:///relative.db"),
         ("SENDONCE_LOG_FILE", "sendonce.log"),
         ("SENDONCE_LOG_FILE", "~/sendonce.log"),
     ],
@@ -823,10 +824,25 @@ def test_a_value_that_cannot_be_used_is_named_with_its_setting_and_origin(
     assert message.isprintable()
 
 
-def test_a_url_as_state_is_told_that_it_comes_later_without_its_password(tmp_path: Path) -> None:
-    message = fault_of(GOOD, tmp_path, SENDONCE_STATE="redis://user:hunter2@localhost")
-    assert "URLs come with a later version" in message
+def test_nothing_of_a_state_url_that_cannot_be_used_is_shown_but_its_scheme(tmp_path: Path) -> None:
+    message = fault_of(GOOD, tmp_path, SENDONCE_STATE="mongodb://user:hunter2@localhost")
+    assert "SENDONCE_STATE (environment): the URL begins with mongodb://, which is not known" in message
     assert "hunter2" not in message
+
+
+def test_a_state_url_may_stand_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.touch(mode=0o600)
+    file.write_text("redis://:hunter2@cache:6379/0\n")
+    values = {name: value for name, value in GOOD.items() if name != "SENDONCE_STATE"}
+    state = loaded(values | {"SENDONCE_STATE_FILE": str(file)}, tmp_path).state
+    assert isinstance(state, StateUrl)
+    assert (state.url.reveal(), state.place) == ("redis://:hunter2@cache:6379/0", "redis://cache:6379/0")
+    assert "hunter2" not in repr(state)
+
+
+def test_a_state_and_a_file_for_it_in_one_source_are_a_fault(tmp_path: Path) -> None:
+    assert "are both set; leave one" in fault_of(GOOD | {"SENDONCE_STATE_FILE": "url"}, tmp_path)
 
 
 def test_what_cannot_be_seen_is_shown_by_its_code_point(tmp_path: Path) -> None:
@@ -883,7 +899,7 @@ def test_all_faults_are_reported_together_with_name_origin_value_and_what_would_
         f'{env} 5: the value of SENDONCE_SUBJECT ends at " #"',
         f"{env} 7: there is no setting SENDONCE_TYPO",
         f"MAILCHIMP_API_KEY ({env} 1): the value (5ec4…) has no data centre at its end",
-        f"SENDONCE_STATE ({env} 2): URLs come with a later version",
+        f"SENDONCE_STATE ({env} 2): the URL begins with https://, which is not known",
         f'SENDONCE_TIMEZONE ({env} 3): "Europe/Berln" is no time zone',
         f'SENDONCE_TITLE ({env} 4): "Daily" does not identify the date',
         'SENDONCE_LEASE_SECONDS (environment): "1" cannot be used; wanted: seconds from 3 to 300',
@@ -1063,9 +1079,11 @@ def test_the_example_needs_nothing_but_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["draft", "html", "replicate"])
 def test_every_line_of_the_example_can_be_switched_on(source: str, tmp_path: Path) -> None:
     text = settings.example_env().replace("#SENDONCE_", "SENDONCE_").replace("#MAILCHIMP_S", "MAILCHIMP_S")
+    text = text.replace("SENDONCE_STATE_FILE", "#SENDONCE_STATE_FILE")
     text = text.replace("#MAILCHIMP_API_URL", "MAILCHIMP_API_URL").replace("SOURCE=draft", f"SOURCE={source}")
     it = loaded(text.replace("MAILCHIMP_API_KEY=\n", f"MAILCHIMP_API_KEY={HEX}-us19\n"), tmp_path)
-    assert set(it.origins) == {doc.name for doc in settings.SETTINGS} - {"MAILCHIMP_API_KEY_FILE"}
+    files = {"MAILCHIMP_API_KEY_FILE", "SENDONCE_STATE_FILE"}
+    assert set(it.origins) == {doc.name for doc in settings.SETTINGS} - files
     assert {origin.partition(" line ")[0] for origin in it.origins.values()} == {f"{tmp_path}/.env"}
 
 
@@ -1076,7 +1094,7 @@ def test_the_example_says_that_the_name_is_the_release() -> None:
 def test_the_table_has_one_row_for_each_setting_with_its_default_and_limits() -> None:
     head, rule, *rows = settings.settings_table().splitlines()
     assert (head, rule) == ("| setting | default | meaning |", "|---|---|---|")
-    assert len(rows) == len(settings.SETTINGS) == 24
+    assert len(rows) == len(settings.SETTINGS) == 25
     defaults = {row.split(" | ")[0].strip("| `"): row.split(" | ")[1] for row in rows}
     assert defaults["MAILCHIMP_API_KEY"] == "required"
     assert defaults["MAILCHIMP_SERVER_PREFIX"] == "suffix of the key"

@@ -15,15 +15,16 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
+from sendonce.adapters.holder import Holder, Standing, describe
 from sendonce.core.errors import LeaseBusy, Refused, StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from filelock import LeaseCompromise, SoftFileLease
 
@@ -33,62 +34,11 @@ POLL_S: Final = 0.5
 LONGEST_LEASE_S: Final = 300.0
 """No setting allows a longer one, so a marker that claims to have one is not waited for so long."""
 
-_WATCHED: Final = "a run that waits for a whole lease (SENDONCE_LOCK_WAIT_SECONDS) watches it and then"
 _DEBRIS_AGE_S: Final = 600.0
 _MARKER_BYTES: Final = 1024
 _HEX_DIGITS: Final = 32
 _TICK_BITS: Final = 64
 _HIGHEST_PID: Final = 2**31 - 1
-
-
-class Standing(StrEnum):
-    """What a marker says of its owner, as far as it can be seen from here."""
-
-    LIVE = "live"
-    DEAD = "dead"
-    STALE = "stale?"
-    UNKNOWN = "unknown owner"
-    NO_OWNER = "no owner recorded"
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who a marker says holds the lease. Fields that it does not tell are None or empty.
-
-    `running_since`: when the holder's process began, known only on its own machine. `renewed_s`: seconds
-    since the file was last changed, by this machine's clock; it decides nothing but what is said.
-    """
-
-    path: Path
-    standing: Standing
-    renewed_s: float
-    size: int
-    pid: int | None = None
-    host: str = ""
-    lease_s: float | None = None
-    running_since: datetime | None = None
-
-
-def describe(holder: Holder) -> str:
-    """Say who holds the lease and what becomes of it, as a phrase that can follow a colon."""
-    owner = f"pid {holder.pid} on host {holder.host}"
-    since = f" since {holder.running_since:%Y-%m-%dT%H:%M:%SZ}" if holder.running_since else ""
-    lease = "" if holder.lease_s is None else f" (lease {holder.lease_s:g} s)"
-    age = f"{holder.renewed_s:.0f} s"
-    match holder.standing:
-        case Standing.LIVE:
-            return f"held by {owner}{since}, renewed {age} ago{lease}"
-        case Standing.DEAD:
-            return f"left behind by {owner}, which has ended, {age} ago: the next run takes it over at once"
-        case Standing.STALE:
-            return f"held by {owner}{since}, not renewed for {age}: stale{lease}; {_WATCHED} takes it over"
-        case Standing.UNKNOWN:
-            what = f"a file of {holder.size} bytes that does not say who holds it"
-            return f"{what}, unchanged for {age}; {_WATCHED} removes it"
-        case Standing.NO_OWNER:
-            return f"an empty file, no owner is recorded, unchanged for {age}; {_WATCHED} removes it"
-        case _:
-            assert_never(holder.standing)
 
 
 class FileLease:
@@ -516,7 +466,7 @@ def _left_by(holder: Holder) -> str:
             return "it was empty, no owner was recorded"
         case Standing.UNKNOWN:
             return "it did not say who holds it"
-        case Standing.LIVE | Standing.DEAD | Standing.STALE:
+        case Standing.LIVE | Standing.DEAD | Standing.STALE | Standing.EXPIRED:
             lease = "" if holder.lease_s is None else f" with a lease of {holder.lease_s:g} s"
             return f"it was that of pid {holder.pid} on host {holder.host}{lease}, which does not renew it"
         case _:

@@ -6,13 +6,13 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from sendonce.core.campaigns import Content, Spec
 from sendonce.core.errors import Refused
-from sendonce.core.model import Content, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sendonce.core.model import Campaign
+    from sendonce.core.campaigns import Campaign
     from sendonce.core.ports import Mailer
 
 COPIED_SETTINGS = (

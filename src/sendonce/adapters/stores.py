@@ -14,10 +14,9 @@ import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 
 from sendonce.core import ledger as ledgers
 from sendonce.core.errors import ClaimLost, InvariantBroken, LedgerDamaged, StateUnusable, Temporary
@@ -51,12 +50,11 @@ _REMEDY: Final = {
 }
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """The stamp of a page: the file's bytes, None if there was no file, and what they say."""
 
-    data: bytes | None = field(repr=False)
-    ledger: Ledger = field(repr=False, compare=False)
+    data: bytes | None
+    ledger: Ledger
 
 
 class FileLedger:
@@ -93,15 +91,19 @@ class FileLedger:
         self._check_bound(ledger)
         return batch
 
-    def batches(self) -> tuple[Batch, ...]:
-        """Return all batches, oldest first; see `LedgerStore`."""
-        return self._whole(Ledger.batches)
+    def batches(self, first: str = "", last: str = "9999-99-99") -> tuple[Batch, ...]:
+        """Return the batches from `first` to `last` (YYYY-MM-DD), oldest first; see `LedgerStore`."""
+        return tuple(batch for batch in self._of_whole(Ledger.batches) if first <= batch.date <= last)
 
     def resets(self) -> tuple[Reset, ...]:
         """Return all resets, oldest first; see `LedgerStore`."""
-        return self._whole(Ledger.resets)
+        return self._of_whole(Ledger.resets)
 
-    def _whole(self, of: Callable[[Ledger], _Made]) -> _Made:
+    def whole(self) -> Ledger:
+        """Return all there is, for a copy. Raises as `batches`."""
+        return self._of_whole(lambda ledger: ledger)
+
+    def _of_whole(self, of: Callable[[Ledger], _Made]) -> _Made:
         data = self._bytes()
         with self._naming_the_place(data):
             return of(self._parse(data))
@@ -227,13 +229,20 @@ class FileLedger:
         Resets, skipped dates and unknown fields of a readable ledger stay. One of another API host, or of a
         newer sendonce, is left where it is: StateUnusable.
         """
+        return self.replace(lambda old: old.rebuilt(batches))
+
+    def replace(self, make: Callable[[Ledger], Ledger]) -> str:
+        """Put the ledger that `make` gives in place of the old one; where that was kept, "" if there was none.
+
+        `make` gets the old one, an empty one if it cannot be read.
+        """
         from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
 
         self.check_writable()
         with self._guard(), undisturbed():
             self._check_claim()
             old = self._bytes()
-            data = self._taken_over(old).rebuilt(batches).dump()
+            data = make(self._taken_over(old)).dump()
             kept = "" if old is None else str(self._keep(old))
             target = self._target()
             self._put(data, target, _named(target, ".tmp"))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sendonce.core.dates import day_of_title
-from sendonce.core.model import Batch, Campaign, Entry, State
+from sendonce.core.model import Batch, Entry, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+
+    from sendonce.core.campaigns import Campaign
 
 RANK = {"sent": 0, "sending": 1, "schedule": 2}
 
@@ -88,14 +90,14 @@ def _remembering(rebuilt: Batch, old: Batch) -> Batch:
         return old
     entries = tuple(_with_request(entry, known.get(entry.id)) for entry in rebuilt.campaigns)
     asked = (e for e in old.campaigns if e.id not in mailed and e.requested_at is not None)
-    former = tuple(replace(entry, role="former") for entry in asked)
-    return replace(rebuilt, nonce=old.nonce, attempts=old.attempts, campaigns=(*entries, *former))
+    former = tuple(entry._replace(role="former") for entry in asked)
+    return rebuilt._replace(nonce=old.nonce, attempts=old.attempts, campaigns=(*entries, *former))
 
 
 def _with_request(entry: Entry, known: Entry | None) -> Entry:
     if known is None or known.requested_at is None:
         return entry
-    return replace(entry, by="sendonce", requested_at=known.requested_at, gave_up_at=known.gave_up_at)
+    return entry._replace(by="sendonce", requested_at=known.requested_at, gave_up_at=known.gave_up_at)
 
 
 def _difference(batch: Batch, of_day: list[Campaign], by_id: dict[str, Campaign]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
+from sendonce.core.campaigns import Accepted, Campaign, Checklist, No, NotSent, Unclear
 from sendonce.core.dates import belongs, created_title
 from sendonce.core.decide import (
     CLOCK_GRAIN_S,
@@ -46,30 +47,14 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
-from sendonce.core.model import (
-    Accepted,
-    Attempt,
-    Batch,
-    Campaign,
-    Checklist,
-    Ending,
-    Entry,
-    No,
-    NotSent,
-    Outcome,
-    Page,
-    Source,
-    State,
-    Unclear,
-    settled,
-)
+from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from sendonce.core.campaigns import Spec
     from sendonce.core.decide import Rules
-    from sendonce.core.model import Spec
     from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 
 RECIPIENTS_WAIT_S = 120
@@ -150,7 +135,7 @@ def with_alarms(outcome: Outcome, alarms: list[str]) -> Outcome:
         return outcome
     is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
     ending = Ending.ALARM if is_fine else outcome.ending
-    return replace(outcome, message=" ".join([outcome.message, *alarms]), ending=ending)
+    return outcome._replace(message=" ".join([outcome.message, *alarms]), ending=ending)
 
 
 class Run:
@@ -244,7 +229,7 @@ class Run:
                 self._write(without(self._batch, campaign_id))
                 return look.without(campaign_id)
             case Intend():
-                self._write(replace(self._batch, state=State.PLANNED, nonce=self._new_nonce(), reason=""))
+                self._write(self._batch._replace(state=State.PLANNED, nonce=self._new_nonce(), reason=""))
                 return look
             case Create():
                 return self._create(look)
@@ -271,7 +256,7 @@ class Run:
         for batch, campaign in mailed_earlier(self._page, self._mailer, self._witness):
             entry = self._mailed(batch, campaign)
             if batch.state is not State.SENT or entry != batch.main:
-                ended = replace(batch, state=State.SENT, campaigns=_with(batch, entry), reason="")
+                ended = batch._replace(state=State.SENT, campaigns=_with(batch, entry), reason="")
                 self._earlier.append(ended)
             if alarm := alarm_of_earlier(batch, campaign):
                 self._alarms.append(alarm)
@@ -293,8 +278,8 @@ class Run:
         return replace(look, by_id={**look.by_id, campaign.id: campaign})
 
     def _adopt(self, campaign: Campaign, state: State) -> None:
-        entry = replace(_entry(campaign, self._batch), title=campaign.title)
-        self._write(replace(self._batch, state=state, campaigns=_led_by(entry, self._batch), reason=""))
+        entry = _entry(campaign, self._batch)._replace(title=campaign.title)
+        self._write(self._batch._replace(state=state, campaigns=_led_by(entry, self._batch), reason=""))
 
     def _build(self, campaign: Campaign, look: Look) -> Look:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
@@ -317,7 +302,7 @@ class Run:
                 raise Refused(
                     f"The {part} content of campaign {campaign.id} does not read back as it was written."
                 )
-        self._write(replace(self._batch, state=State.READY, reason=""))
+        self._write(self._batch._replace(state=State.READY, reason=""))
         self._done = replace(self._done, built_id=campaign.id, spec=spec)
         return replace(look, is_stale=True)
 
@@ -353,14 +338,13 @@ class Run:
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
         main = _entry(campaign, self._batch)
-        entry = replace(
-            main,
+        entry = main._replace(
             requested_at=self._mailer.now(),
             gave_up_at=None,
             web_id=campaign.web_id or main.web_id,
             recipients=campaign.recipient_count if campaign.recipient_count is not None else main.recipients,
         )
-        self._write(replace(self._batch, state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
+        self._write(self._batch._replace(state=State.SENDING, campaigns=_with(self._batch, entry), reason=""))
         self._witness.note("sending", campaign=campaign.id)
         self._store.check(self._page)  # nothing comes between this and the POST: not even a line in the log
         self._posted = entry
@@ -380,8 +364,8 @@ class Run:
                 assert_never(answer)
 
     def _accepted(self, campaign: Campaign, entry: Entry) -> tuple[Outcome, Batch]:
-        entry = replace(entry, by="sendonce", sent_at=self._mailer.now())
-        self._write(replace(self._batch, state=State.SENT, campaigns=_with(self._batch, entry)))
+        entry = entry._replace(by="sendonce", sent_at=self._mailer.now())
+        self._write(self._batch._replace(state=State.SENT, campaigns=_with(self._batch, entry)))
         try:
             seen = self._mailer.campaign(campaign.id, tries=1)
         except SendonceError:
@@ -403,7 +387,7 @@ class Run:
             return self._refused(f"Campaign {campaign.id} is gone from Mailchimp (404). {answer.said}")
         if not seen.is_draft:
             return self._ended_by(from_status((seen,), self._rules))
-        ready = replace(self._batch, state=State.READY)
+        ready = self._batch._replace(state=State.READY)
         match answer.why:
             case No.UNREACHABLE | No.THROTTLED:
                 return self._temporary(
@@ -448,9 +432,9 @@ class Run:
             pause_s = next(pauses_s, pause_s)
 
     def _give_up(self, entry: Entry) -> None:
-        entry = replace(entry, gave_up_at=self._mailer.now())
+        entry = entry._replace(gave_up_at=self._mailer.now())
         self._posted = entry
-        self._write(replace(self._batch, campaigns=_with(self._batch, entry)))
+        self._write(self._batch._replace(campaigns=_with(self._batch, entry)))
 
     # ---------------------------------------------------------------------- outcomes, each with the batch to record
 
@@ -471,9 +455,9 @@ class Run:
         ordered = sorted(campaigns, key=lambda c: c.id != main_id)
         mailed = [self._mailed(batch, c) for c in ordered]
         first, *former = _led_by(mailed[0], batch)
-        twins = tuple(replace(e, role="twin") for e in mailed[1:])
+        twins = tuple(e._replace(role="twin") for e in mailed[1:])
         left = tuple(e for e in former if all(e.id != twin.id for twin in twins))
-        batch = replace(batch, state=State.SENT, reason="", campaigns=(first, *twins, *left))
+        batch = batch._replace(state=State.SENT, reason="", campaigns=(first, *twins, *left))
         if twins:
             ids = ", ".join(e.id for e in mailed)
             self._alarms.append(
@@ -490,12 +474,12 @@ class Run:
                 "again: look at its audience in Mailchimp."
             )
         text = f'{how}: "{entry.title}" ({entry.id}) for {self._rules.date}{count}.'
-        return self._outcome(ending, text, entry), replace(batch, campaigns=_with(batch, entry))
+        return self._outcome(ending, text, entry), batch._replace(campaigns=_with(batch, entry))
 
     def _scheduled(self, campaign: Campaign, *, is_on_date: bool) -> tuple[Outcome, Batch]:
         batch = self._batch
         main = batch.main
-        entry = replace(_entry(campaign, batch), scheduled_for=campaign.send_time)
+        entry = _entry(campaign, batch)._replace(scheduled_for=campaign.send_time)
         if main is not None and main.id != entry.id and batch.state is State.SENDING:
             entry = main  # the id stands from `sending` on; the finding goes into the attempt
         state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
@@ -509,8 +493,8 @@ class Run:
         text = f'"{campaign.title}" ({campaign.id}) is scheduled in Mailchimp for {at}. {sent}'
         if not is_on_date:
             text += f" That is not {self._rules.date}: mend the schedule in Mailchimp."
-        return self._outcome(ending, text, entry), replace(
-            batch, state=state, campaigns=_led_by(entry, batch)
+        return self._outcome(ending, text, entry), batch._replace(
+            state=state, campaigns=_led_by(entry, batch)
         )
 
     def _refused(self, reason: str, campaign: Campaign | None = None) -> tuple[Outcome, Batch]:
@@ -518,7 +502,7 @@ class Run:
         batch = self._batch
         is_answered = self._posted is not None and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING or is_answered:
-            batch = replace(batch, state=State.REFUSED, reason=reason)
+            batch = batch._replace(state=State.REFUSED, reason=reason)
             text = f"{reason} Nothing was sent by this run. Put that right: the next run tries again."
         elif self._posted:
             text = (
@@ -540,8 +524,8 @@ class Run:
         if batch.state is State.SENT:
             why += " The campaign was sent and is recorded."
         elif self._posted is not None:
-            given_up = replace(self._posted, gave_up_at=self._posted.gave_up_at or self._mailer.now())
-            batch = replace(batch, campaigns=_with(batch, given_up))
+            given_up = self._posted._replace(gave_up_at=self._posted.gave_up_at or self._mailer.now())
+            batch = batch._replace(campaigns=_with(batch, given_up))
             why += f" The outcome of the send of campaign {self._posted.id} is not known yet."
         elif batch.state is State.SENDING and batch.main is not None:
             why += (
@@ -599,13 +583,13 @@ class Run:
                 self._record_earlier()
         except (Unusable, Temporary) as fault:
             if self._batch.state is State.SENT:
-                return replace(
-                    outcome, notes=(f"The end of this run could not be recorded. {fault.message}",)
+                return outcome._replace(
+                    notes=(f"The end of this run could not be recorded. {fault.message}",)
                 )
             if self._posted:
                 raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
             raise
-        return replace(outcome, is_hushed=is_hushed)
+        return outcome._replace(is_hushed=is_hushed)
 
     def _record_end(self, batch: Batch, outcome: Outcome) -> None:
         ended = self._with_attempt(batch, outcome.ending.value, outcome.message)
@@ -645,15 +629,15 @@ class Run:
             self._witness.note("not recorded", reason=second.message)
 
     def _with_attempt(self, batch: Batch, outcome: str, detail: str) -> Batch:
-        ended = replace(self._attempt, ended_at=self._clock.now(), outcome=outcome, detail=detail)
-        return replace(batch, attempts=(*self._earlier_attempts(batch), ended))
+        ended = self._attempt._replace(ended_at=self._clock.now(), outcome=outcome, detail=detail)
+        return batch._replace(attempts=(*self._earlier_attempts(batch), ended))
 
     def _earlier_attempts(self, batch: Batch) -> tuple[Attempt, ...]:
         return tuple(a for a in batch.attempts if a.run != self._attempt.run)
 
     def _write(self, batch: Batch) -> None:
         started = (*self._earlier_attempts(batch), self._attempt)
-        self._save(replace(batch, attempts=started))
+        self._save(batch._replace(attempts=started))
         self._witness.note("recorded", state=batch.state.value)
 
     def _save(self, batch: Batch) -> None:
@@ -668,8 +652,7 @@ class Run:
         """The entry of a campaign that Mailchimp has mailed or is mailing."""
         entry = _entry(campaign, batch, *reversed(self._page.forgotten))
         count = campaign.emails_sent if campaign.status == "sent" else None
-        return replace(
-            entry,
+        return entry._replace(
             title=campaign.title,
             web_id=campaign.web_id or entry.web_id,
             by=_sender(entry),
@@ -718,7 +701,7 @@ def _entry(campaign: Campaign, *records: Batch) -> Entry:
 def _led_by(entry: Entry, batch: Batch) -> tuple[Entry, ...]:
     """This entry as the batch's main one; of its others those stay that were asked to be sent."""
     others = (e for e in batch.campaigns if e.id != entry.id and e.requested_at is not None)
-    return (replace(entry, role="main"), *(replace(e, role="former") for e in others))
+    return (entry._replace(role="main"), *(e._replace(role="former") for e in others))
 
 
 def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
@@ -728,7 +711,7 @@ def _with(batch: Batch, entry: Entry) -> tuple[Entry, ...]:
 
 def without(batch: Batch, campaign_id: str) -> Batch:
     """The batch as if it had never heard of the campaign."""
-    return replace(batch, campaigns=tuple(e for e in batch.campaigns if e.id != campaign_id))
+    return batch._replace(campaigns=tuple(e for e in batch.campaigns if e.id != campaign_id))
 
 
 def local_time(time: datetime, rules: Rules) -> str:

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.model import Batch, Campaign, Entry, Page, Source, Spec, State
+from sendonce.core.model import Batch, Entry, Page, Source, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
+
+    from sendonce.core.campaigns import Campaign, Spec
 
 SENDABLE_TYPES = frozenset({"regular", "plaintext"})
 """An `rss` campaign would start a schedule, `absplit` and `variate` mail parts (facts §2)."""

@@ -7,6 +7,7 @@ SendonceError                 a sentence for a person: what happened, what state
 │   ├── LeaseBusy             another run holds the lease
 │   ├── ClaimLost             the lease or the ledger is no longer what this run knows
 │   ├── NoAnswer              Mailchimp could not be reached, or did not answer as the API does
+│   ├── StoreDown             the server that keeps lease and ledger could not be reached
 │   └── NotRecorded           Mailchimp took the send, the ledger could not be written
 ├── Unusable            78    configuration, credentials or ledger; nothing was sent by this run
 │   ├── SettingsWrong
@@ -49,6 +50,10 @@ class ClaimLost(Temporary):
 
 class NoAnswer(Temporary):
     """Mailchimp could not be reached, is throttling, or something else answered in its place."""
+
+
+class StoreDown(Temporary):
+    """The server that keeps lease and ledger could not be reached, or is not ready for work."""
 
 
 class NotRecorded(Temporary):

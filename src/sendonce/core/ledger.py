@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from sendonce.core.errors import InvariantBroken, LedgerDamaged, StateUnusable
 from sendonce.core.model import Attempt, Batch, Entry, Reset, State
@@ -39,8 +38,7 @@ _AFTER: Final[Mapping[State, frozenset[State]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(NamedTuple):
     """A ledger that parsed. `document` is the JSON object itself and is never changed in place."""
 
     document: Mapping[str, Any]
@@ -140,6 +138,19 @@ class Ledger:
         # of it is JSON, too.
         return text.encode("utf-8", "backslashreplace") + b"\n"
 
+    def row(self, day: str) -> Row:
+        """Return the batch of `day` as a store with rows keeps it. Raise LedgerDamaged as `dump`."""
+        raw = self._batches[day]
+        return Row(raw["state"], is_open=_is_open(raw), text=_row_text(raw))
+
+    def rows(self) -> dict[str, Row]:
+        """Return all batches as rows, oldest first."""
+        return {day: self.row(day) for day in sorted(self._batches)}
+
+    def reset_rows(self) -> list[tuple[str, str]]:
+        """Return all resets in the order in which they were made, each as its date and its text."""
+        return [(raw["date"], _row_text(raw)) for raw in self._resets]
+
     @property
     def _batches(self) -> dict[str, dict[str, Any]]:
         return cast("dict[str, dict[str, Any]]", self.document["batches"])
@@ -149,7 +160,22 @@ class Ledger:
         return cast("list[dict[str, Any]]", self.document.get("resets", []))
 
     def _with(self, **parts: object) -> Ledger:
-        return replace(self, document={**self.document, **parts})
+        return self._replace(document={**self.document, **parts})
+
+
+class Row(NamedTuple):
+    """A batch in a store with rows. `text` is its JSON, in ASCII; `is_open`: later runs ask Mailchimp about it."""
+
+    state: str
+    is_open: bool
+    text: str
+
+
+def _row_text(raw: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(raw, allow_nan=False)
+    except RecursionError:
+        raise LedgerDamaged("a record is nested too deeply") from None
 
 
 def empty(job: str, api: str) -> Ledger:
@@ -176,6 +202,45 @@ def parse(data: bytes) -> Ledger:
         raise LedgerDamaged(f"{_place_of(text, _odd_number(text))}: not a number of JSON") from None
     _check_document(document)
     return Ledger(document)
+
+
+def assemble(
+    version: int, job: str, api: str, batches: Mapping[str, bytes], resets: Iterable[bytes]
+) -> Ledger:
+    """Return a ledger, or the part of one, from the rows of a store: batches by date, resets in their order.
+
+    Raise LedgerDamaged with the row and what is wrong there; StateUnusable if a newer sendonce wrote it.
+    """
+    document = {
+        "version": version,
+        "job": job,
+        "api": api,
+        "batches": {day: _load_row(f"the row of {day}", data) for day, data in batches.items()},
+        "resets": [_load_row("the row of a reset", data) for data in resets],
+    }
+    _check_document(document)
+    return Ledger(document)
+
+
+def joined(parts: Iterable[Ledger]) -> Ledger:
+    """Return one ledger of parts of one: all their batches, and their resets one after the other."""
+    first, *others = parts
+    batches, resets = dict(first._batches), list(first._resets)  # noqa: SLF001 - of the same class
+    for part in others:
+        batches |= part._batches  # noqa: SLF001 - as above
+        resets += part._resets  # noqa: SLF001 - as above
+    return first._with(batches=batches, resets=resets)  # noqa: SLF001 - as above
+
+
+def _load_row(where: str, data: bytes) -> Any:
+    try:
+        return _load(_decode(data))
+    except LedgerDamaged as error:
+        raise LedgerDamaged(f"{where}: {error}") from None
+    except RecursionError:
+        raise LedgerDamaged(f"{where}: it is nested too deeply") from None
+    except ValueError as error:
+        raise LedgerDamaged(f"{where}: not JSON ({error})") from None
 
 
 class _RepeatedKeyError(ValueError):

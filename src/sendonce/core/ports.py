@@ -11,17 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from sendonce.core.model import (
-        Answer,
-        Batch,
-        Campaign,
-        Checklist,
-        Content,
-        Listing,
-        Page,
-        Reset,
-        Spec,
-    )
+    from sendonce.core.campaigns import Answer, Campaign, Checklist, Content, Listing, Spec
+    from sendonce.core.model import Batch, Page, Reset
 
 
 class Claim(Protocol):

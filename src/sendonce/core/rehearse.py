@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from sendonce.core.batch import (
@@ -31,12 +30,13 @@ from sendonce.core.decide import (
     decide,
 )
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.model import Campaign, Ending, Outcome, Source, State, settled
+from sendonce.core.model import Ending, Outcome, Source, State, settled
 
 if TYPE_CHECKING:
     from sendonce.core.batch import Ports
+    from sendonce.core.campaigns import Campaign, Spec
     from sendonce.core.decide import Rules, Step
-    from sendonce.core.model import Page, Spec
+    from sendonce.core.model import Page
 
 
 class Say(Protocol):
@@ -59,7 +59,7 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
     now = ports.mailer.now()
     step = decide(page, look, now, rules, Done())
     if isinstance(step, Forget):
-        page = replace(page, batch=without(page.batch, step.campaign_id))
+        page = page._replace(batch=without(page.batch, step.campaign_id))
         step = decide(page, look.without(step.campaign_id), now, rules, Done())
     return with_alarms(foretell(step, page, rules, ports), alarms)
 
@@ -127,7 +127,7 @@ def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
         whom = f"a segment of {whom}"
     subject = spec.settings.get("subject_line", "")
     text = f'Would create "{rules.title_key} […]" for {whom} (audience {list_id}) and send it: "{subject}".'
-    return replace(say(Ending.WOULD_SEND, text), recipients=size)
+    return say(Ending.WOULD_SEND, text)._replace(recipients=size)
 
 
 def _would_send(campaign: Campaign, page: Page, rules: Rules, ports: Ports, say: Say) -> Outcome:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
-from sendonce.settings.env_file import EnvFile, example_env, read_env, read_private, render_env
+from sendonce.settings.env_file import EnvFile, example_env, read_env, render_env
 from sendonce.settings.masking import Secret, key_fault, masked, shown
 from sendonce.settings.reading import Reading, Value, zone_exists
 from sendonce.settings.table import DOCS, ENV_FILE_NAME, SETTINGS, SettingDoc, settings_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sendonce.settings.state_url import StateUrl
 
 __all__ = [
     "NEEDED_BY",
@@ -46,6 +47,12 @@ _ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>
 _HIGHEST_PORT: Final = 65535
 _LOCK_WAIT_OVER_LEASE_S: Final = 15
 
+TEXT_OR_FILE: Final = (
+    ("MAILCHIMP_API_KEY", "MAILCHIMP_API_KEY_FILE"),
+    ("SENDONCE_STATE", "SENDONCE_STATE_FILE"),
+)
+"""Settings that may hold a secret, each with the one that names a file in its place."""
+
 NEEDED_BY: Final[Mapping[Source, tuple[str, ...]]] = {
     Source.DRAFT: (),
     Source.REPLICATE: ("SENDONCE_REPLICATE_FROM",),
@@ -59,8 +66,7 @@ NEEDED_BY: Final[Mapping[Source, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """All settings, checked. Texts that are not set are "". Paths are absolute, `_s` are seconds.
 
     `title`, `subject` and `html_file` are patterns for `core.dates.render`. `api_key`, `api_host` and
@@ -70,7 +76,7 @@ class Settings:
 
     job: str
     zone: str
-    state: Path
+    state: Path | StateUrl
     api_key: Secret | None
     server_prefix: str
     api_host: str
@@ -97,8 +103,7 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Access:
+class _Access(NamedTuple):
     """How to reach Mailchimp."""
 
     key: Secret | None = None
@@ -206,15 +211,15 @@ def _layers(file: EnvFile | None, environ: Mapping[str, str], job: str | None) -
 
 def _merged(layers: list[dict[str, Value]], faults: list[str]) -> dict[str, Value]:
     merged: dict[str, Value] = {}
-    key, key_file = "MAILCHIMP_API_KEY", "MAILCHIMP_API_KEY_FILE"
     for layer in layers:
-        if key in layer and key_file in layer:
-            places = f"{key} ({layer[key].origin}) and {key_file} ({layer[key_file].origin})"
-            faults.append(f"{places} are both set; leave one")
-        # The two are one setting: a key in the environment also wins over a key file in the .env.
-        if key in layer or key_file in layer:
-            merged.pop(key, None)
-            merged.pop(key_file, None)
+        for name, file_name in TEXT_OR_FILE:
+            if name in layer and file_name in layer:
+                places = f"{name} ({layer[name].origin}) and {file_name} ({layer[file_name].origin})"
+                faults.append(f"{places} are both set; leave one")
+            # The two are one setting: a key in the environment also wins over a key file in the .env.
+            if name in layer or file_name in layer:
+                merged.pop(name, None)
+                merged.pop(file_name, None)
         merged |= layer
     return merged
 
@@ -237,7 +242,7 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
     return Settings(
         job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
         zone=reading.zone(),
-        state=_state(reading),
+        state=_state(reading, warnings),
         api_key=access.key,
         server_prefix=access.prefix,
         api_host=access.host,
@@ -274,15 +279,22 @@ def _origins(reading: Reading, access: _Access) -> dict[str, str]:
     return {doc.name: origins[doc.name] for doc in SETTINGS if doc.name in origins}
 
 
-def _state(reading: Reading) -> Path:
-    name = "SENDONCE_STATE"
-    reading.require(name)
-    if name in reading.values and "://" in reading.values[name].text:
-        # Not shown: such a URL may hold a password.
-        origin = reading.values[name].origin
-        reading.faults.append(f"{name} ({origin}): URLs come with a later version; wanted: a folder")
+def _state(reading: Reading, warnings: list[str]) -> Path | StateUrl:
+    """Return the folder or the URL, from its setting or its file. Nothing of a URL is shown: it may hold a password."""
+    name, file_name = "SENDONCE_STATE", "SENDONCE_STATE_FILE"
+    reading.take_from_file(name, file_name, warnings)
+    if file_name not in reading.values and file_name not in reading.spoiled:
+        reading.require(name)
+    value = reading.values.get(name)
+    if value is None or "://" not in value.text:
+        return reading.path(name) or Path("/")
+    from sendonce.settings.state_url import read_url  # noqa: PLC0415 - a folder needs nothing of it
+
+    url = read_url(value.text)
+    if isinstance(url, str):
+        reading.faults.append(f"{name} ({value.origin}): the URL {url}")
         return Path("/")
-    return reading.path(name) or Path("/")
+    return url
 
 
 def _access(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> _Access:
@@ -313,16 +325,8 @@ def _access(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> 
 def _key(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> Secret | None:
     """Return the API key, from its setting or its file; None if there is none, or none that can be used."""
     name, file_name = "MAILCHIMP_API_KEY", "MAILCHIMP_API_KEY_FILE"
-    path = reading.path(file_name)
-    if path and name not in reading.values:
-        origin = f"{path}, which {file_name} names ({reading.values[file_name].origin})"
-        try:
-            file = read_private(path)
-        except SettingsWrong as error:
-            reading.wrong(file_name, f"cannot be used: {error.message}")
-            return None
-        warnings.extend(file.warnings)
-        reading.values[name] = Value(_without_newline(file.text), origin)
+    if not reading.take_from_file(name, file_name, warnings):
+        return None
     if needs_mailchimp and file_name not in reading.values and file_name not in reading.spoiled:
         reading.require(name)
     if name not in reading.values:
@@ -333,7 +337,3 @@ def _key(reading: Reading, warnings: list[str], *, needs_mailchimp: bool) -> Sec
         reading.wrong(name, f"({masked(text)}) {fault}")
         return None
     return Secret(text)
-
-
-def _without_newline(text: str) -> str:
-    return text.removesuffix("\n").removesuffix("\r")

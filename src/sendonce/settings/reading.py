@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce.core import dates
+from sendonce.core.errors import SettingsWrong
 from sendonce.core.model import Source
+from sendonce.settings.env_file import read_private
 from sendonce.settings.masking import readable, shown
 from sendonce.settings.table import DOCS
 
@@ -50,6 +52,21 @@ class Reading:
         if name not in self.values and name not in self.spoiled and None not in self.spoiled:
             needed = f", and {why}" if why else ""
             self.faults.append(f"{name} is not set in {self._looked_in}{needed}: {DOCS[name].plain_meaning}")
+
+    def take_from_file(self, name: str, file_name: str, warnings: list[str]) -> bool:
+        """Put what the file of `file_name` holds in place of `name`, if that is not set; False if it cannot be read."""
+        path = self.path(file_name)
+        if path is None or name in self.values:
+            return True
+        origin = f"{path}, which {file_name} names ({self.values[file_name].origin})"
+        try:
+            file = read_private(path)
+        except SettingsWrong as error:
+            self.wrong(file_name, f"cannot be used: {error.message}")
+            return False
+        warnings.extend(file.warnings)
+        self.values[name] = Value(file.text.removesuffix("\n").removesuffix("\r"), origin, path.parent)
+        return True
 
     def text(self, name: str) -> str:
         """Return a line of text, or the default; "" if there is neither."""

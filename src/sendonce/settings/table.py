@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 
@@ -33,7 +34,7 @@ class SettingDoc(NamedTuple):
     @property
     def plain_meaning(self) -> str:
         """Say the meaning without Markdown, for messages and `.env.example`."""
-        return self.meaning.replace("`", "")
+        return re.sub(r"\[([^]]*)\]\(([^)]*)\)", r"\2", self.meaning).replace("`", "")
 
 
 SETTINGS: Final[tuple[SettingDoc, ...]] = (
@@ -74,9 +75,15 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
     ),
     SettingDoc(
         "SENDONCE_STATE",
-        "the folder of the ledger and the lock; it must exist (`sendonce init` creates it)",
+        "the folder of the ledger and the lock; it must exist (`sendonce init` creates it). For several servers "
+        "the URL of a Redis or a database ([docs](docs/several-servers.md)); or `SENDONCE_STATE_FILE`",
         is_required=True,
         example="/var/lib/sendonce",
+    ),
+    SettingDoc(
+        "SENDONCE_STATE_FILE",
+        "a file that holds such a URL instead (one trailing newline is dropped)",
+        example="/etc/sendonce/state.url",
     ),
     SettingDoc(
         "SENDONCE_LEASE_SECONDS",

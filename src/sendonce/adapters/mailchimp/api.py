@@ -15,8 +15,7 @@ from mailchimp_marketing.api.lists_api import ListsApi
 from mailchimp_marketing.api.ping_api import PingApi
 
 from sendonce.adapters.mailchimp.wire import Lost, NeverLeft, Reply, Wire
-from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
-from sendonce.core.model import (
+from sendonce.core.campaigns import (
     Accepted,
     Answer,
     Campaign,
@@ -28,6 +27,7 @@ from sendonce.core.model import (
     Spec,
     Unclear,
 )
+from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
