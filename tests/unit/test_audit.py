@@ -125,6 +125,14 @@ def test_a_title_with_a_nonce_is_of_the_date_too() -> None:
     assert said([batch(State.SENT, entry())], [campaign(title=f"{KEY} [5e0e96f7]")]) == []
 
 
+def test_campaigns_of_another_job_of_the_account_are_nobodys_business_either() -> None:
+    both = [campaign(A, title="digest 2026-11-30"), campaign(B, title="weekly 2026-11-30")]
+    found = verify([], both, "{job} {date}", JOB)
+    assert found == (Finding(DAY, "the ledger has no record, Mailchimp has aaaaaa (sent)"),)
+    (made,) = rebuild(both, "{job} {date}", JOB, NOW)
+    assert [e.id for e in made.campaigns] == [A]
+
+
 def test_findings_come_in_the_order_of_their_dates() -> None:
     batches = [batch(State.SENT, Entry("c", "x"), date=day) for day in ("2026-11-29", "2026-12-02")]
     campaigns = [campaign("d", title="Digest 2026-12-01"), campaign("e", title="Digest 2026-11-28")]
@@ -173,18 +181,28 @@ def test_what_was_mailed_comes_before_everything_else(other: str) -> None:
 
 
 def test_a_scheduled_campaign_is_planned_and_keeps_its_time() -> None:
-    made = rebuilt(campaign(A, "paused"), campaign(B, "schedule"))
-    assert made == Batch(DAY, State.PLANNED, campaigns=(Entry(B, KEY, web_id=4711, scheduled_for=SENT_AT),))
+    planned = Batch(DAY, State.PLANNED, campaigns=(Entry(B, KEY, web_id=4711, scheduled_for=SENT_AT),))
+    assert rebuilt(campaign(B, "schedule")) == planned
+    assert rebuilt(campaign(A, "paused"), campaign(B, "schedule")) == planned
 
 
 @pytest.mark.parametrize("status", ["paused", "canceled", "archived", "no such word"])
 def test_any_other_status_past_save_is_refused_with_its_reason(status: str) -> None:
-    made = rebuilt(campaign(A, status))
-    assert (made.state, made.reason) == (State.REFUSED, f'Campaign aaaaaa is "{status}" in Mailchimp.')
+    assert rebuilt(campaign(A, status)) == Batch(
+        DAY,
+        State.REFUSED,
+        campaigns=(Entry(A, KEY, web_id=4711),),
+        reason=f'Campaign aaaaaa is "{status}" in Mailchimp.',
+    )
 
 
 def test_drafts_and_other_names_make_nothing() -> None:
     assert rebuild([campaign(status="save"), campaign(title="Newsletter")], PATTERN, JOB, NOW) == ()
+
+
+def test_a_date_that_has_only_drafts_does_not_hide_the_dates_after_it() -> None:
+    campaigns = [campaign(A, "save", "Digest 2026-11-28"), campaign(B)]
+    assert [b.date for b in rebuild(campaigns, PATTERN, JOB, NOW)] == [DAY]
 
 
 def test_batches_come_in_the_order_of_their_dates() -> None:
@@ -269,6 +287,12 @@ def test_a_date_that_was_mailed_is_sent_and_keeps_what_was_requested(state: Stat
         ),
         attempts=ATTEMPTS,
     )
+
+
+def test_when_a_run_gave_up_waiting_for_the_mailed_campaign_stays_on_record() -> None:
+    old = batch(State.SENDING, entry(requested_at=ASKED_AT, gave_up_at=NOW))
+    (made,) = merge([old], [FROM_MAILCHIMP])
+    assert [(e.requested_at, e.gave_up_at) for e in made.campaigns] == [(ASKED_AT, NOW)]
 
 
 def test_a_request_for_another_campaign_than_the_mailed_one_stays_on_record() -> None:

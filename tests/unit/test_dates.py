@@ -66,6 +66,22 @@ def test_any_other_spelling_of_a_date_is_wrong_usage_and_names_the_wanted_form(t
     assert len(caught.value.message) < 300
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "The date '' is empty. Write YYYY-MM-DD (2026-01-05), today or yesterday."),
+        ("5.1.2026", "The date '5.1.2026' is not a date in the wanted form. Write YYYY-MM-DD"),
+        ("2026-02-30", "The date '2026-02-30' is not a day of the calendar. Write YYYY-MM-DD"),
+        ("1" * 41, f"The date '{'1' * 40}' is not a date in the wanted form."),
+    ],
+    ids=["empty", "of another form", "no such day", "cut to 40 characters"],
+)
+def test_a_wrong_date_is_shown_with_what_is_wrong_with_it(text: str, said: str) -> None:
+    with pytest.raises(WrongUsage) as caught:
+        dates.parse_day(text, TODAY)
+    assert caught.value.message.startswith(said)
+
+
 def test_yesterday_of_a_new_year_is_in_the_old_one() -> None:
     assert dates.parse_day("yesterday", date(2027, 1, 1)) == date(2026, 12, 31)
 
@@ -199,6 +215,7 @@ def test_the_fault_of_an_ambiguous_title_shows_a_date_that_it_loses() -> None:
         ("{date}\u00a0", "white space at its beginning or end"),
         ("{date: %Y}", "white space at its beginning or end"),
         ("a\tb {date}", "control character U+0009 at character 2"),
+        ("a\tb\t{date}", "control character U+0009 at character 2"),
         ("{date}\n", "control character U+000A at character 11"),
         ("\x1b[31m{date}", "control character U+001B at character 1"),
         ("a\x85b{date}", "control character U+0085 at character 2"),
@@ -223,9 +240,9 @@ def test_a_text_of_nothing_but_white_space_is_empty(text: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["{date:%H}", "{name}", "{date", ""])
 def test_a_pattern_that_was_never_checked_is_a_bug_and_no_odd_title(pattern: str) -> None:
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(InvariantBroken, match="used unchecked"):
         dates.render(pattern, "digest", MONDAY)
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(InvariantBroken, match="used unchecked"):
         dates.day_of_title("digest", pattern, "digest")
 
 
@@ -278,7 +295,7 @@ def test_a_created_campaign_carries_the_nonce_behind_its_title_key() -> None:
 
 @pytest.mark.parametrize("nonce", ["", "5E0E96F7", "5e0e96f", "5e0e96f70", "5e0e96f7\n", "draft123"])
 def test_a_nonce_that_would_not_be_found_again_is_a_bug(nonce: str) -> None:
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(InvariantBroken, match="is no nonce"):
         dates.created_title("Digest 2026-01-05", nonce)
 
 

@@ -401,6 +401,77 @@ def test_it_says_until_when_an_open_send_would_not_be_repeated() -> None:
     )
 
 
+def unfinished(world: World) -> None:
+    world.account.add()
+    world.account.not_ready = ("Subject is missing",)
+
+
+def without_recipients_yet(world: World) -> None:
+    world.account.add()
+    world.account.ready_from_s = 10_000
+
+
+def open_send(world: World) -> None:
+    world.account.add()
+    crashed_at_the_send(world)
+
+
+@pytest.mark.parametrize(
+    ("change", "source", "said"),
+    [
+        (sent_by_hand, Source.DRAFT, f'Mailchimp shows "{KEY}" (ffffff) as sent; nothing would be sent.'),
+        (mailed_to_nobody, Source.DRAFT, f'"{KEY}" (ffffff) was mailed to nobody (0 emails sent); nothing would be sent.'),
+        (mailed_twice, Source.DRAFT, "More than one campaign of the date was mailed: fffffe, ffffff."),
+        (
+            scheduled, Source.DRAFT,
+            f'"{CREATED}" (ffffff) is scheduled in Mailchimp for 2026-11-30 09:00:00 UTC; nothing would be sent.',
+        ),
+        (
+            scheduled_at_no_time, Source.DRAFT,
+            f'"{CREATED}" (ffffff) is scheduled in Mailchimp for an unknown time; nothing would be sent.',
+        ),
+        (paused, Source.DRAFT, 'Campaign ffffff is "paused" in Mailchimp. A run would refuse.'),
+        (open_send, Source.DRAFT, f'An earlier send of "{KEY}" (ffffff) is not confirmed'),
+        (unfinished, Source.DRAFT, f'Mailchimp\'s checklist does not call "{KEY}" (ffffff) ready'),
+        (without_recipients_yet, Source.DRAFT, f'Mailchimp is not done with the recipients of "{KEY}" (ffffff)'),
+        (a_draft_of_a_person, Source.HTML, f'Would write "{KEY}" (ffffff) anew'),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_it_says_how_the_run_would_end_and_names_the_campaign(
+    change: Callable[[World], None], source: Source, said: str
+) -> None:
+    world = World(source)
+    change(world)
+    ended = world.rehearse()
+    assert ended.message.startswith(said)
+    assert ended.outcome is not None
+    shown = "fffffe" if change is mailed_twice else "ffffff"
+    title = world.account.campaigns[shown].title
+    assert (ended.outcome.date, ended.outcome.campaign_id, ended.outcome.title) == (DAY, shown, title)
+
+
+def test_it_says_to_how_many_a_campaign_went_that_is_sent_already() -> None:
+    world = World()
+    sent_by_hand(world)
+    outcome = world.rehearse().outcome
+    assert outcome is not None
+    assert outcome.emails_sent == 4812
+
+
+def test_where_there_is_no_campaign_yet_it_names_the_date() -> None:
+    outcome = World(Source.HTML).rehearse().outcome
+    assert outcome is not None
+    assert (outcome.date, outcome.campaign_id) == (DAY, "")
+
+
+def test_a_recorded_draft_that_is_gone_is_not_foretold_from_a_listing_that_still_shows_it() -> None:
+    world = world_of()
+    world.disk.put(Batch(DAY, State.READY, campaigns=(Entry("ffffff", KEY),)))
+    ended = world.rehearse(on={"mailer.campaign": [answering(None)]})
+    assert (ended.code, ended.ending) == (1, Ending.REFUSED)
+
+
 def test_it_names_both_that_were_mailed() -> None:
     world = World()
     mailed_twice(world)
@@ -435,5 +506,7 @@ def test_a_step_that_no_run_begins_with_is_a_bug(step: Step) -> None:
     world = world_of(Source.HTML)
     process = world.begin()
     page = process.ports.store.load(DAY)
-    with pytest.raises(InvariantBroken, match="cannot be the first step of a rehearsal"):
+    with pytest.raises(
+        InvariantBroken, match=f"{type(step).__name__} cannot be the first step of a rehearsal"
+    ):
         foretell(step, page, world.rules(), process.ports)

@@ -19,7 +19,7 @@ from sendonce.core.errors import (
     Refused,
     Stopped,
 )
-from sendonce.core.model import Batch, Ending, Entry, Source, State
+from sendonce.core.model import Batch, Ending, Entry, Outcome, Source, State
 from support.world import (
     DAY,
     KEY,
@@ -296,11 +296,8 @@ def test_a_sent_record_without_a_campaign_is_believed() -> None:
         b'"batches": {"2026-11-30": {"state": "sent", "campaigns": []}}}'
     )
     ended = world.run()
-    assert (ended.code, ended.ending, ended.message) == (
-        0,
-        Ending.ALREADY_SENT,
-        "2026-11-30 was already sent.",
-    )
+    assert ended.code == 0
+    assert ended.outcome == Outcome(Ending.ALREADY_SENT, DAY, "2026-11-30 was already sent.")
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -310,7 +307,15 @@ def test_a_second_run_says_already_sent_and_does_nothing_but_read_the_ledger(sou
     title = only_campaign(world).title
     again = world.run()
     assert (again.code, again.ending) == (0, Ending.ALREADY_SENT)
-    assert again.message == f'2026-11-30 was already sent: "{title}" (ffffff).'
+    assert again.outcome == Outcome(
+        Ending.ALREADY_SENT,
+        DAY,
+        f'2026-11-30 was already sent: "{title}" (ffffff).',
+        campaign_id="ffffff",
+        title=title,
+        emails_sent=4812,
+        recipients=4812,
+    )
     assert again.calls == ("store.load",)
 
 
@@ -319,11 +324,8 @@ def test_a_skipped_date_is_left_alone_on_a_full_disk_too() -> None:
     world.disk.put(Batch(DAY, State.SKIPPED, reason="a holiday"))
     world.disk.is_full = True
     ended = world.run()
-    assert (ended.code, ended.ending, ended.message) == (
-        0,
-        Ending.SKIPPED,
-        "2026-11-30 is skipped: a holiday.",
-    )
+    assert ended.code == 0
+    assert ended.outcome == Outcome(Ending.SKIPPED, DAY, "2026-11-30 is skipped: a holiday.")
     assert ended.calls == ("store.load",)
 
 
