@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.stage import Stage, make_desk
+from shared import BARE_REDIS, BARE_SQL, redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +130,13 @@ def sent_day(folder: Path, batches: int, *, has_env_file: bool = True) -> Comman
     return Command(SEND, folder)
 
 
+def sent_day_on(url: str, folder: Path) -> Command:
+    """The same, with one batch, on a server."""
+    here = sent_day(folder, 1, has_env_file=False)
+    Command(["-m", "sendonce", "ledger", "copy", "--to", url], folder, here.settings)()
+    return Command(SEND, folder, {**here.settings, "SENDONCE_STATE": url})
+
+
 # ------------------------------------------------------------------------------------------------ a draft is sent
 
 
@@ -206,6 +214,23 @@ def figures(folder: Path, drafts: Drafts, rounds: int) -> list[Figure]:
     ]
 
 
+def shared_figures(folder: Path, redis: str | None, rounds: int) -> list[Figure]:
+    """What a sent day costs on a server."""
+    sqlite = f"sqlite:///{folder}/ledger.db"
+    bare = Command(["-c", BARE_SQL, sqlite], folder)
+    on_sqlite = sent_day_on(sqlite, folder / "on-sqlite")
+    found = [
+        Figure("a sent day on SQLite : the driver, one query", partial(ratio, on_sqlite, bare, rounds), 1.3)
+    ]
+    if redis is not None:
+        bare = Command(["-c", BARE_REDIS, redis], folder)
+        on_redis = sent_day_on(redis, folder / "on-redis")
+        found.append(
+            Figure("a sent day on Redis : the driver, one query", partial(ratio, on_redis, bare, rounds), 1.3)
+        )
+    return found
+
+
 def judge(figure: Figure) -> bool:
     """Measure and print; whether it is within tolerance, the second time at the latest."""
     limit = TOLERANCE * figure.bound
@@ -227,8 +252,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     with TemporaryDirectory() as scratch, PYCACHE, closing(Stage("--sending=0")) as stage:
-        drafts = Drafts(stage, Path(scratch))
-        verdicts = [judge(figure) for figure in figures(Path(scratch), drafts, rounds)]
+        folder = Path(scratch)
+        verdicts = [judge(figure) for figure in figures(folder, Drafts(stage, folder), rounds)]
+        with redis_url(folder) as redis:
+            verdicts += [judge(figure) for figure in shared_figures(folder, redis, rounds)]
     return 0 if all(verdicts) else 1
 
 
