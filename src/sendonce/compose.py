@@ -13,10 +13,10 @@ from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, WrongUsage
-from sendonce.core.model import Ending, Outcome, settled
+from sendonce.core.model import Ending, Outcome, State, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
     from sendonce.adapters.lease import FileLease
@@ -127,8 +127,16 @@ def random_hex(size_bytes: int) -> str:
 
 
 def already_settled(job: Job, day: date) -> Outcome | None:
-    """What the ledger alone can answer: the date is sent or skipped. None if there is work to do."""
-    return settled(job.ledger().batch(day.isoformat()))
+    """What can be answered without Mailchimp: the date is sent or skipped. None if there is work to do."""
+    batch = job.ledger().batch(day.isoformat())
+    outcome = settled(batch)
+    # what may have been sent already is looked after on a holiday, too
+    if outcome is not None or job.settings.skip_dates is None or batch.state is State.SENDING:
+        return outcome
+    from sendonce.adapters.holidays import skipped
+
+    why = skipped(job.settings.skip_dates, day)
+    return None if why is None else settled(batch._replace(state=State.SKIPPED, reason=why))
 
 
 def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
@@ -364,7 +372,6 @@ def attempt(job: Job) -> Attempt:
 def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
     """Have the ledger forget a date; the record that it held. Raise Refused where that is not to be done."""
     from sendonce.core.model import Reset as _Reset
-    from sendonce.core.model import State
 
     with _held(job, f"reset {day}") as lease:
         store = job.ledger(lease)
@@ -379,6 +386,28 @@ def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
             )
         store.reset(page, _Reset(day.isoformat(), job.clock.now(), whoami(), reason, {}))
         return batch
+
+
+def skip(job: Job, days: Sequence[date], *, reason: str) -> list[str]:
+    """Put down that these dates are not to be mailed; those that were not put down so before.
+
+    Raise Refused, with nothing changed, if one of them is sent or may have been.
+    """
+    with _held(job, "skip") as lease:
+        store = job.ledger(lease)
+        pages = [store.load(day.isoformat()) for day in days]
+        if gone := [p.batch for p in pages if p.batch.state in {State.SENDING, State.SENT}]:
+            which = ", ".join(f"{batch.date} is {batch.state.value}" for batch in gone)
+            raise Refused(f"Nothing was changed: {which}. What is sent, or may have been, cannot be skipped.")
+        new = [
+            day.isoformat()
+            for day, page in zip(days, pages, strict=True)
+            if page.batch.state is not State.SKIPPED
+        ]
+        for day in new:
+            page = store.load(day)  # of the ledger as the date before it left it
+            store.save(page, page.batch._replace(state=State.SKIPPED, reason=f"{reason} ({whoami()})"))
+        return new
 
 
 def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[], str]]:
@@ -419,6 +448,8 @@ def verify(job: Job) -> tuple[int, tuple[Finding, ...]]:
 def at_another_place(job: Job, place: Path | StateUrl) -> tuple[Job, str]:
     """The same job with its ledger in another place, and that place for people. Raise StateUnusable as a run would."""
     api = job.settings.api_host or job.ledger().whole().api
+    if place == job.settings.state:
+        raise WrongUsage("That is where the ledger is already.")
     settings = job.settings._replace(state=place, api_host=api)
     return job._replace(settings=settings), str(place) if isinstance(place, Path) else place.place
 

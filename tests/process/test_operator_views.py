@@ -6,6 +6,8 @@ import csv
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from support.runs import DAY, Desk
 
 if TYPE_CHECKING:
@@ -105,6 +107,50 @@ def test_init_refuses_while_the_environment_would_win_over_what_it_writes(
     assert made.code == 0, made.err
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
     assert desk.env_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_skipped_date_is_not_mailed_and_says_why_until_it_is_reset(desk: Desk) -> None:
+    desk.prepare()
+    told = desk.run("ledger", "skip", "--date", DAY, "--reason", "New Year")
+    assert (told.code, desk.record()["state"]) == (0, "skipped"), told.err
+    run = desk.send()
+    assert (run.code, desk.deliveries()) == (0, 0)
+    assert f"{DAY} is skipped: New Year (" in run.out
+    assert desk.run("-q", "send-batch", "--date", DAY).all == ""
+    assert desk.run("ledger", "reset", "--date", DAY, "--yes").code == 0
+    assert desk.send().code == 0
+    assert desk.deliveries() == 1
+
+
+def test_several_dates_are_skipped_at_once_and_none_if_one_of_them_is_sent(desk: Desk) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    refused = desk.run("ledger", "skip", "--from", "2026-01-04", "--to", "2026-01-06", "--reason", "Strike")
+    assert (refused.code, desk.record("2026-01-04")) == (1, {})
+    assert f"Nothing was changed: {DAY} is sent" in refused.err
+    made = desk.run(
+        "--json", "ledger", "skip", "--from", "2026-01-06", "--to", "2026-01-08", "--reason", "Strike"
+    )
+    assert json.loads(made.out)["dates"] == ["2026-01-06", "2026-01-07", "2026-01-08"]
+    again = desk.run("ledger", "skip", "--date", "2026-01-07", "--reason", "Other")
+    assert "1 were skipped before" in again.out
+    assert desk.record("2026-01-07")["reason"].startswith("Strike (")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--date", DAY),
+        ("--reason", "x"),
+        ("--date", DAY, "--reason", " "),
+        ("--from", DAY, "--reason", "x"),
+        ("--date", DAY, "--from", DAY, "--to", DAY, "--reason", "x"),
+        ("--from", "2026-01-06", "--to", DAY, "--reason", "x"),
+        ("--from", "2026-01-06", "--to", "2028-01-06", "--reason", "x"),
+    ],
+)
+def test_what_is_not_a_date_to_skip_is_wrong_usage(words: tuple[str, ...], desk: Desk) -> None:
+    assert desk.run("ledger", "skip", *words).code == 2
 
 
 def test_a_wait_that_cannot_see_says_that_the_mail_is_out(desk: Desk) -> None:

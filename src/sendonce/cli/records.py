@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -11,6 +12,8 @@ from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings
 from sendonce.core.errors import WrongUsage
 from sendonce.core.model import State
 from sendonce.exits import ExitCode
+
+MOST_SKIPPED_DAYS = 366
 
 
 @cli.group()
@@ -104,6 +107,35 @@ def ledger_reset(day: str | None, reason: str, *, yes: bool, force: bool) -> Exi
     shared.voice.document(
         "ledger reset", ExitCode.OK, date=when.isoformat(), was=was.state.value, message=text
     )
+    shared.voice.result(text)
+    shared.voice.warnings(warnings_of(job))
+    return ExitCode.OK
+
+
+@ledger.command("skip")
+@day_option("The date that is not to be mailed.")
+@click.option("--from", "first", metavar="D", help="The first of several dates.")
+@click.option("--to", "last", metavar="D", help="The last of them.")
+@click.option("--reason", metavar="TEXT", help="Why, for the record.")
+@common
+def ledger_skip(day: str | None, first: str | None, last: str | None, reason: str | None) -> ExitCode:
+    """Put down that a date is not to be mailed.
+
+    Runs for it end with 0 and say so, until ledger reset. A date that is sent, or may be, cannot be skipped.
+    """
+    if not reason or not reason.strip():
+        raise WrongUsage("Say why, with --reason.")
+    if (day is None) == (first is None and last is None) or (first is None) != (last is None):
+        raise WrongUsage("Say which date with --date, or several with --from and --to.")
+    job = shared.open_job()
+    begin, end = (job.day(text, early=True) for text in (day or first, day or last))
+    if not 0 <= (end - begin).days < MOST_SKIPPED_DAYS:
+        raise WrongUsage(f"--from {begin} --to {end} are no dates, or more than {MOST_SKIPPED_DAYS}.")
+    days = [begin + timedelta(days=n) for n in range((end - begin).days + 1)]
+    new = compose.skip(job, days, reason=" ".join(reason.split()))
+    kept = "" if len(new) == len(days) else f" {len(days) - len(new)} were skipped before, and stay so."
+    text = f"{len(new)} dates will not be mailed: {', '.join(new) or '-'}.{kept}"
+    shared.voice.document("ledger skip", ExitCode.OK, dates=new, message=text)
     shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))
     return ExitCode.OK

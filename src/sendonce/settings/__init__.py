@@ -97,6 +97,7 @@ class Settings(NamedTuple):
     reply_to: str
     segment_id: int | None
     preview_text: str
+    skip_dates: Path | None
     log_file: Path | None
     env_file: Path | None
     origins: Mapping[str, str]
@@ -263,6 +264,7 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
         reply_to=reading.matching("SENDONCE_REPLY_TO", _ADDRESS_FORM, "an address, as news@example.com"),
         segment_id=int(segment) if segment else None,
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
+        skip_dates=reading.path("SENDONCE_SKIP_DATES"),
         log_file=reading.path("SENDONCE_LOG_FILE"),
         env_file=file.path if file else None,
         origins=_origins(reading, access),

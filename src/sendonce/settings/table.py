@@ -159,6 +159,12 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
     ),
     SettingDoc("SENDONCE_PREVIEW_TEXT", "`html`, optional: the preview text", example="What happened today"),
     SettingDoc(
+        "SENDONCE_SKIP_DATES",
+        "a file of dates that are not mailed, one on each line (`2026-12-25 Christmas`, `2026-12-24..2026-12-26`), "
+        "or an iCalendar (`pip install 'sendonce[ical]'`)",
+        example="holidays.txt",
+    ),
+    SettingDoc(
         "SENDONCE_LOG_FILE",
         "append one line per event to this file; a log that cannot be written is a warning",
         example="/var/log/sendonce.log",

@@ -1,0 +1,87 @@
+"""Dates on which nothing is mailed, from a file that a person keeps: a list of dates, or an iCalendar."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from sendonce.core.errors import SettingsWrong
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LINE: Final = r"(?P<first>\S+?)(?:\.\.(?P<last>\S+))?(?:\s+(?P<name>.*))?"
+_WANTED: Final = (
+    "wanted: a line for each date, as 2026-12-25, or 2026-12-24..2026-12-26 Christmas, or an iCalendar (.ics)"
+)
+_NAMELESS: Final = "it stands in SENDONCE_SKIP_DATES"
+
+
+def skipped(path: Path, day: date) -> str | None:
+    """Why `day` is not to be mailed, None if it is. Raise SettingsWrong, naming the line, if the file is not clear.
+
+    The whole file is checked for any day: a fault in a line for Christmas is told in November.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, cannot be read ({_why(error)}). Put it right, or unset it."
+        ) from None
+    if text.lstrip().upper().startswith("BEGIN:VCALENDAR"):
+        return _in_calendar(path, text, day)
+    found = None
+    for number, line in enumerate(text.splitlines(), 1):
+        written = line.partition("#")[0].strip()
+        if not written:
+            continue
+        first, last, name = _read_line(path, number, written)
+        if found is None and first <= day <= last:
+            found = name or line.partition("#")[2].strip() or _NAMELESS
+    return found
+
+
+def _read_line(path: Path, number: int, written: str) -> tuple[date, date, str]:
+    match = re.fullmatch(_LINE, written)
+    first, last = (_date(match[name]) if match else None for name in ("first", "last"))
+    if match is None or first is None or (match["last"] and (last is None or last < first)):
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path} line {number}: {written!a} is not clear; {_WANTED}."
+        )
+    return first, last or first, (match["name"] or "").strip()
+
+
+def _date(text: str | None) -> date | None:
+    if text is None or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _in_calendar(path: Path, text: str, day: date) -> str | None:
+    """The name of an event on that day, one that recurs, or lasts for days, as well."""
+    try:
+        import icalendar  # noqa: PLC0415 - only for who keeps a calendar
+        import recurring_ical_events  # noqa: PLC0415 - as above
+    except ImportError:
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is an iCalendar, and what reads it is not installed. Run "
+            "pip install 'sendonce[ical]', or write the dates into a file, one on each line."
+        ) from None
+    try:
+        calendar = icalendar.Calendar.from_ical(text)
+        events = recurring_ical_events.of(calendar).at(day)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is not a calendar that can be read ({error}). Export it "
+            "anew, or write the dates into a file, one on each line."
+        ) from None
+    named = (str(event.get("SUMMARY", "")).strip() for event in events)
+    return next((name or _NAMELESS for name in named), None)
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "an error" if isinstance(error, OSError) else "it is not UTF-8"
