@@ -17,7 +17,7 @@ from sendonce.core.model import Ending, Outcome, State, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import date
+    from datetime import date, tzinfo
 
     from sendonce.adapters.lease import FileLease
     from sendonce.adapters.mailchimp.api import Mailchimp
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from sendonce.adapters.shared.lease import SharedLease
     from sendonce.adapters.shared.ledger import SharedLedger
     from sendonce.adapters.stores import FileLedger
-    from sendonce.core.audit import Finding
+    from sendonce.core import audit
     from sendonce.core.batch import Ports, Run
+    from sendonce.core.campaigns import Campaign
     from sendonce.core.decide import Rules
-    from sendonce.core.model import Attempt, Batch
+    from sendonce.core.model import Attempt, Batch, Reset
     from sendonce.core.ports import CampaignSource
+    from sendonce.doctor import Finding
+    from sendonce.monitoring import Monitor
     from sendonce.settings import Settings
     from sendonce.settings.state_url import StateUrl
 
@@ -44,6 +47,7 @@ class Job(NamedTuple):
     clock: SystemClock
     log: Log
     run: str
+    passing: str = ""
 
     def today(self) -> date:
         """The date it is in the job's time zone."""
@@ -104,9 +108,9 @@ def shared_backend(url: StateUrl, job: str) -> Backend:
         from sendonce.adapters.shared.sql import SqlBackend
 
         return SqlBackend(url.url.reveal(), url.place, job)
-    except ImportError:
+    except ImportError as error:
         raise StateUnusable(
-            f"SENDONCE_STATE is {url.place}, and what talks to it is not installed. Nothing was sent: run "
+            f"SENDONCE_STATE is {url.place}, and what talks to it is not installed ({error.name}). Nothing was sent: run "
             f"pip install 'sendonce[{url.extra}]'"
         ) from None
 
@@ -116,7 +120,8 @@ def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:
     clock = SystemClock()
     run = random_hex(4)
     path = str(settings.log_file) if settings.log_file else ""
-    return Job(settings, clock, Log(run=run, path=path, now=clock.now, talk=talk), run)
+    log = Log(run=run, path=path, now=clock.now, talk=talk, is_json=settings.is_log_json)
+    return Job(settings, clock, log, run)
 
 
 def random_hex(size_bytes: int) -> str:
@@ -196,6 +201,26 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
             lease.release()
 
 
+def monitor(job: Job) -> Monitor:
+    """Those who are to be told how the run ends."""
+    from sendonce.monitoring import Monitor as _Monitor
+    from sendonce.settings import environment
+
+    return _Monitor(job.settings, job.clock, job.log, environ=environment(), run_id=random_hex(16))
+
+
+def tries(job: Job, day: str) -> int | None:
+    """How many runs the date took so far, for the metrics; None if they are not wanted, or it cannot be said."""
+    from sendonce.core.errors import SendonceError
+
+    if job.settings.metrics_file is None:
+        return None
+    try:
+        return len(job.ledger().batch(day).attempts)
+    except SendonceError:
+        return None
+
+
 def rehearse(job: Job, day: date) -> Outcome:
     """A dry run."""
     from sendonce.core.rehearse import rehearse as rehearsal
@@ -205,6 +230,20 @@ def rehearse(job: Job, day: date) -> Outcome:
     except Refused as fault:
         text = f"{fault.message} A run would refuse, and send nothing: put that right and look again."
         return Outcome(Ending.REFUSED, day.isoformat(), text)
+
+
+def send_test(job: Job, day: date, address: str) -> Outcome:
+    """Have Mailchimp mail the day's draft to one address, as a test. Nothing is recorded: it is no mailing."""
+    from sendonce.core.rehearse import draft_of
+    from sendonce.settings import is_address
+
+    if not is_address(address):
+        raise WrongUsage("--test-to wants an address, as me@example.com.")
+    them = ports(job, None, day)
+    campaign = draft_of(rules(job, day), them)
+    mailchimp(job).send_test(campaign.id, address, is_plain=campaign.type == "plaintext")
+    text = f'A test mail of "{campaign.title}" ({campaign.id}) is on its way to {address}. Nothing else was sent.'
+    return Outcome(Ending.WOULD_SEND, day.isoformat(), text, campaign.id, campaign.title)
 
 
 def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None]) -> Outcome:
@@ -296,6 +335,7 @@ def rules(job: Job, day: date) -> Rules:
         settle_s=s.settle_s,
         listing_s=s.listing_s,
         timeout_s=s.timeout_s,
+        guards=s.guards,
     )
 
 
@@ -357,13 +397,24 @@ def source(job: Job, mailer: Mailchimp, day: date) -> CampaignSource | None:
             assert_never(s.source)
 
 
+def passing(job: Job, names: Sequence[str], reason: str) -> Job:
+    """The job with these guards passed, by whom and why: that is put down with the run."""
+    if not names:
+        return job
+    from sendonce.core.guards import Guard
+
+    guards = job.settings.guards._replace(passed=frozenset(map(Guard, names)))
+    said = f"Guard {' and '.join(names)} passed by {whoami()}: {reason}."
+    return job._replace(settings=job.settings._replace(guards=guards), passing=said)
+
+
 def attempt(job: Job) -> Attempt:
     """This process, for the record."""
     import os
 
     from sendonce.core.model import Attempt as _Attempt
 
-    return _Attempt(job.run, os.uname().nodename, os.getpid(), started_at=job.clock.now())
+    return _Attempt(job.run, os.uname().nodename, os.getpid(), started_at=job.clock.now(), detail=job.passing)
 
 
 # ------------------------------------------------------------------------------------------ the operator's commands
@@ -436,7 +487,7 @@ def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[]
     return made, tuple(b for b in old if b.date not in {m.date for m in made}), put
 
 
-def verify(job: Job) -> tuple[int, tuple[Finding, ...]]:
+def verify(job: Job) -> tuple[int, tuple[audit.Finding, ...]]:
     """How many batches the ledger has, and where Mailchimp says otherwise."""
     from sendonce.core.audit import verify as verified
 
@@ -519,6 +570,169 @@ def break_lock(job: Job, *, force: bool) -> str:
     if holder is None:
         return "The lease is free, there is nothing to break."
     return f"The lease was removed. It was {describe(holder)}."
+
+
+# ----------------------------------------------------------------------------------------------- looking after it
+
+
+def check(job: Job, day: date) -> Outcome:
+    """Whether the day's mail left, by Mailchimp alone: no ledger, no lease. Only FOUND_SENT means that it did."""
+    from sendonce.core.audit import arrival
+
+    rule = rules(job, day)
+    return arrival(mailchimp(job).listing().campaigns, rule.date, rule.title_key, rule.zone)
+
+
+class Explained(NamedTuple):
+    """All there is to say of a date. `campaigns` are Mailchimp's, of the record or of the title."""
+
+    batch: Batch
+    resets: tuple[Reset, ...]
+    lease: str
+    campaigns: tuple[Campaign, ...]
+    next_run: Outcome
+    zone: tzinfo
+
+
+def explain(job: Job, day: date) -> Explained:
+    """Read the record, the lease and Mailchimp, and rehearse the next run. Raises as a dry run does."""
+    from sendonce.core.batch import look_at
+
+    rule = rules(job, day)
+    store = job.ledger()
+    page = store.load(rule.date)
+    look = look_at(page, mailchimp(job), rule)
+    next_run = already_settled(job, day) or rehearse(job, day)
+    resets = tuple(reset for reset in store.resets() if reset.date == rule.date)
+    return Explained(page.batch, resets, lock_status(job)[0], look.campaigns(), next_run, rule.zone)
+
+
+def examine(settings: Settings, root: Path, *, is_job_named: bool) -> list[Finding]:
+    """Everything that the doctor looks at. `root` is the machine's: crontabs and the like lie below it."""
+    from sendonce import doctor
+
+    job = open_job(settings, talk=None)
+    found = [*doctor.of_settings(settings, job.clock.now()), *_of_holidays(job), *_of_state(job, root)]
+    found += _of_mailchimp(job)
+    path = settings.env_file
+    return [*found, *of_machine(root, settings, path, is_job_named=is_job_named)]
+
+
+def of_machine(
+    root: Path, settings: Settings | None, env_file: Path | None, *, is_job_named: bool
+) -> list[Finding]:
+    """What starts the job, and by which clock; without settings (they are wrong) of the job of this `.env`."""
+    from zoneinfo import ZoneInfo
+
+    from sendonce import crontabs, doctor
+    from sendonce.adapters.crontabs import Found
+    from sendonce.adapters.machine import Machine
+    from sendonce.settings import zone_exists
+
+    now = SystemClock().now()
+    machine = Machine(root)
+    name = machine.zone()
+    cron_zone = ZoneInfo(name) if name and zone_exists(name) else None
+    user = whoami().partition("@")[0]
+    found = Found(machine.root, user, machine.home_of(user) or "/")
+    here = crontabs.Machine(
+        machine.home_of, machine.exists, machine.real, cron_zone or ZoneInfo("UTC"), name or "UTC",
+        is_cron_tz_heeded=found.is_cron_tz_heeded, today=now.date(),
+    )  # fmt: skip
+    env = machine.real(machine.seen(env_file.absolute())) if env_file else ""
+    wanted = crontabs.Wanted(env, settings.job if settings else "", is_named_by_flag=is_job_named)
+    report = crontabs.examine(found.tables, found.units, wanted, here, is_cron_here=found.is_cron_here)
+    is_told = settings is not None and bool(settings.ping_url or settings.on_failure)
+    about = doctor.of_crontabs(report, found.unread, found.left_out, is_told_otherwise=is_told)
+    if settings is None:
+        return list(about)
+    zone = doctor.of_zone(settings, ZoneInfo(settings.zone), cron_zone, name, now)
+    return [zone, *about]
+
+
+def _of_holidays(job: Job) -> list[Finding]:
+    """The file of dates that are not mailed, where one is set."""
+    from sendonce import doctor
+    from sendonce.core.errors import SendonceError
+
+    path = job.settings.skip_dates
+    if path is None:
+        return []
+    from sendonce.adapters.holidays import skipped
+
+    try:
+        why = skipped(path, job.today())
+    except SendonceError as error:
+        return [doctor.fault("skip-dates", error.message, "Put it right: nothing is sent before.")]
+    return [doctor.ok("skip-dates", f"{path} says of today: {why or 'not skipped'}.")]
+
+
+def _of_state(job: Job, root: Path) -> list[Finding]:
+    """State folder or server, ledger, backup and lease."""
+    import os
+
+    from sendonce import doctor
+    from sendonce.adapters.holder import describe
+    from sendonce.adapters.machine import Machine
+    from sendonce.core.errors import StateUnusable
+
+    s = job.settings
+    if isinstance(s.state, Path):
+        found = list(doctor.of_folder(Machine(root).folder(s.state), os.geteuid()))
+        if found[0].id == "state" and not found[0].is_ok:
+            return found
+    else:
+        try:
+            backend = shared_backend(s.state, s.job)
+        except StateUnusable as error:
+            return [doctor.fault("server", error.message, "Install it where this sendonce is installed.")]
+        found = list(doctor.of_server(s.state.place, backend.look))
+        if not found[0].is_ok:
+            return found
+    is_in_order = isinstance(s.state, Path) and all(finding.is_ok for finding in found)
+    found += doctor.of_ledger(job.ledger(), job.today(), is_write_checked=is_in_order)
+    if isinstance(s.state, Path):
+        from sendonce.adapters.stores import FileLedger
+
+        path = s.state / f"{s.job}.json.bak"
+        backup = FileLedger(path, job=s.job, api=s.api_host, claim=None, clock=job.clock)
+        found += doctor.of_backup(path, backup)
+    return [*found, doctor.of_lease(job.lease().peek, describe)]
+
+
+def _of_mailchimp(job: Job) -> list[Finding]:
+    """Key, role, account, clock, audience, and the campaigns of today and the next days."""
+    from sendonce import doctor
+    from sendonce.core.errors import SendonceError
+
+    found: list[Finding] = []
+    try:
+        mailer = mailchimp(job)
+        account, key = doctor.of_key(mailer.account)
+        found.append(key)
+        if account is None:
+            return found
+        off_s = (job.clock.now() - mailer.now()).total_seconds()
+        found += doctor.of_account(account, job.settings, off_s)
+        audience = doctor.of_audience(job.settings, mailer.audience_size)
+        found += [audience] if audience else []
+        if audience is not None and audience.id == "audience" and not audience.is_ok:
+            return found  # what is listed is that audience's alone
+        listing = mailer.listing()
+        days = doctor.Days(
+            listing,
+            mailer.now(),
+            job.today(),
+            settled=lambda day: already_settled(job, day),
+            rules=lambda day: rules(job, day),
+            source=lambda day: source(job, mailer, day),
+            checklist=mailer.checklist,
+        )
+        found += doctor.of_days(days)
+        found += doctor.of_leftovers(days, job.settings.title, job.settings.job)
+    except SendonceError as error:
+        found.append(doctor.fault("mailchimp", error.message, "Do what that says, and look again."))
+    return found
 
 
 @contextmanager

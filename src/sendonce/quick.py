@@ -35,6 +35,10 @@ def already_settled(arguments: Sequence[str]) -> int | None:
     try:
         path = None if call.env_file is None else Path(call.env_file)
         job = compose.open_job(load(path, call.job, environment(), working_folder()), talk=None)
+        if job.settings.ping_url is not None or job.settings.metrics_file is not None:
+            return None  # others are told of this run, too
+        if not isinstance(job.settings.state, Path):
+            return None  # a server that hangs would be asked twice
         outcome = compose.already_settled(job, job.day(call.day))
     except Exception:  # noqa: BLE001 - the whole command line runs into the same, and tells it
         return None

@@ -12,6 +12,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
 from sendonce.exits import ExitCode, code_of, code_of_ending
+from sendonce.settings import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Entry, Outcome, Reset
 
 JSON_VERSION = 1
+ERROR, WARNING = 3, 4
+"""Priorities of syslog."""
 
 
 class Voice:
@@ -55,7 +59,7 @@ class Voice:
         """Sentences that a person should read though all went on. Silent with `-q`."""
         if not self.is_quiet:
             for line in lines:
-                write(2, f"Warning: {printable(line)}\n")
+                complain(f"Warning: {printable(line)}", WARNING)
 
     def outcome(self, command: str, outcome: Outcome, warnings: Sequence[str] = ()) -> ExitCode:
         """How a run ended."""
@@ -65,18 +69,18 @@ class Voice:
         if self.is_quiet and (code is ExitCode.OK or outcome.is_hushed):
             return code
         for note in notes:
-            write(2, f"Warning: {printable(note)}\n")
+            complain(f"Warning: {printable(note)}", WARNING)
         if code is ExitCode.OK:
             self.result(printable(outcome.message))
         else:
-            write(2, f"{printable(outcome.message)}\n")
+            complain(printable(outcome.message))
         return code
 
     def fault(self, command: str, error: BaseException, message: str) -> ExitCode:
         """A command that ended with an error: one message on standard error."""
         code = code_of(error)
         self.document(command, code, outcome="error", message=message)
-        write(2, f"{printable(message, keep_lines=True)}\n")
+        complain(printable(message, keep_lines=True))
         return code
 
 
@@ -181,6 +185,23 @@ def _outcome_parts(outcome: Outcome, warnings: Sequence[str]) -> dict[str, objec
     }
 
 
+def complain(text: str, level: int = ERROR) -> None:
+    """Write lines to standard error; where that is the journal, with the priority by which it files them."""
+    mark = f"<{level}>" if _is_journal() else ""
+    write(2, "".join(f"{mark}{line}\n" for line in text.split("\n")))
+
+
+def _is_journal() -> bool:
+    """Whether systemd connected standard error to the journal: it says to what, in the environment (sd-daemon(3))."""
+    if not (stream := environment().get("JOURNAL_STREAM")):
+        return False
+    try:
+        found = os.fstat(2)
+    except OSError:
+        return False
+    return stream == f"{found.st_dev}:{found.st_ino}"
+
+
 def write(descriptor: int, text: str) -> None:
     """Write all of it to 1 or 2, or as much as can be.
 
@@ -272,10 +293,10 @@ def ledger_rows(batches: Iterable[Batch], zone: tzinfo, *, is_short: bool) -> li
 def _sent_at(main: Entry | None, zone: tzinfo, known_date: str) -> str:
     if main is None or main.sent_at is None:
         return ""
-    return _time_of_day(main.sent_at, zone, known_date) if known_date else local(main.sent_at, zone)
+    return time_of_day(main.sent_at, zone, known_date) if known_date else local(main.sent_at, zone)
 
 
-def _time_of_day(time: datetime, zone: tzinfo, date: str) -> str:
+def time_of_day(time: datetime, zone: tzinfo, date: str) -> str:
     """A time in the job's zone with its offset; with its date only where that is another one."""
     text = local(time, zone)
     day, hour, offset = text[:10], text[11:16], text[19:]
@@ -325,12 +346,13 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
         # Text, not markup: a title such as "[bold]" is a title
         table.add_row(*(Text(printable(cell)) for cell in row))
     out = io.StringIO()
-    width = _terminal_width()
+    width = terminal_width()
     Console(file=out, width=width, color_system=None, legacy_windows=False).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _terminal_width() -> int:
+def terminal_width() -> int:
+    """How many columns standard output has, at least 60; 80 where it is no terminal."""
     try:
         return max(60, os.get_terminal_size(1).columns)
     except OSError:
@@ -372,7 +394,7 @@ def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
         if detail:
             lines += wrap(
                 printable(detail),
-                width=_terminal_width() - 4,
+                width=terminal_width() - 4,
                 initial_indent="    ",
                 subsequent_indent="    ",
             )
@@ -383,3 +405,78 @@ def reset_lines(resets: Sequence[Reset], zone: tzinfo) -> list[str]:
     """A line for each reset."""
     said = (f"  reset        {local(r.at, zone)}  by {r.by}: {r.reason or 'no reason given'}" for r in resets)
     return [printable(line) for line in said]
+
+
+# ------------------------------------------------------------------------------------------- looking after a job
+
+
+def finding_text(level: str, name: str, fact: str, remedy: str, details: Sequence[str]) -> str:
+    """A finding of the doctor as lines: how bad, which, what is so, and what to do."""
+    mark = {"ok": "ok", "note": "note", "fault": "FAULT"}[level]
+    lines = _beside(f"{mark:<6}", f"{name}: {fact}")
+    lines += _beside(" " * 9, f"-> {remedy}", first=6) if remedy else []
+    # one on each line, however long: they are for looking up, and for copying
+    return "\n".join([*lines, *(f"{'':<8}{printable(detail)}" for detail in details)])
+
+
+def screen_text(head: str, parts: Sequence[tuple[str, Sequence[str], int]], command: str) -> str:
+    """One screen: a heading, named parts with so many lines each at the most, and a command that can be copied."""
+    lines = [printable(head)]
+    for name, texts, at_most in parts:
+        told = [line for text in texts for line in _beside(" " * 11, text)] or [" " * 11 + "-"]
+        told[0] = f"{name:<11}{told[0].lstrip()}"
+        if len(told) > at_most:
+            told = [*told[: at_most - 1], f"{told[at_most - 1][: terminal_width() - 4]} ..."]
+        lines += told
+    return "\n".join([*lines, f"  {printable(command)}"])
+
+
+def _beside(margin: str, text: str, first: int | None = None) -> list[str]:
+    """Text with a margin before it, as wide as the terminal; paths and words are not broken."""
+    from textwrap import wrap
+
+    return wrap(
+        printable(text),
+        width=terminal_width(),
+        initial_indent=margin[:first],
+        subsequent_indent=" " * len(margin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [margin.rstrip()]
+
+
+def record_lines(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> list[str]:
+    """What the ledger has of a date, in a few sentences."""
+    said = [f"{state_words(batch)}{f': {batch.reason}' if batch.reason else ''}"]
+    if batch.state.value == "-":
+        said = ["nothing is on record"]
+    if (main := batch.main) is not None:
+        times = (
+            ("requested", main.requested_at), ("gave up", main.gave_up_at), ("sent", main.sent_at),
+        )  # fmt: skip
+        told = "".join(f", {name} {local(time, zone)}" for name, time in times if time is not None)
+        said.append(f'"{main.title}" ({main.id}){told}')
+    if batch.attempts:
+        last = batch.attempts[-1]
+        how = f"{last.outcome or 'no end on record'}, {local(last.started_at, zone)} on {last.host}"
+        said.append(
+            f"{len(batch.attempts)} runs, the last: {how}" if batch.attempts[1:] else f"one run: {how}"
+        )
+    if resets:
+        said.append(f"reset by {resets[-1].by}, {local(resets[-1].at, zone)}: {resets[-1].reason or '-'}")
+    return said
+
+
+def campaign_lines(campaigns: Sequence[Campaign], zone: tzinfo) -> list[str]:
+    """What Mailchimp shows of a date now."""
+    lines = []
+    for campaign in campaigns:
+        at = f", {local(campaign.send_time, zone)}" if campaign.send_time is not None else ""
+        count = (
+            "" if campaign.is_draft or campaign.emails_sent is None else f", {campaign.emails_sent} emails"
+        )
+        people = campaign.recipient_count
+        whom = f", for {people} people" if campaign.is_draft and people is not None else ""
+        word = "a draft" if campaign.is_draft else campaign.status
+        lines.append(f'{word}{at}{count}{whom}: "{campaign.title}" ({campaign.id})')
+    return lines or ["no campaign of this date"]

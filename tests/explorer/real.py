@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from explorer.world import DATE, KEY, LISTING_S, MADE, NOW, SETTLE_S, SPEC, TIMEOUT_S
 from sendonce.core.batch import Ports, Run
-from sendonce.core.campaigns import Answer, Campaign, Checklist, Content, Listing, Spec
+from sendonce.core.campaigns import Account, Answer, Campaign, Checklist, Content, Listing, Spec
 from sendonce.core.decide import Rules
 from sendonce.core.errors import Temporary, Unusable
 from sendonce.core.ledger import check_transition
@@ -151,6 +151,9 @@ class _World:
 
     def checklist(self, campaign_id: str) -> Checklist:
         return Checklist(is_ready=True)
+
+    def account(self) -> Account:
+        return Account("", "", "")
 
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
         return None

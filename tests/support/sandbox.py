@@ -92,7 +92,7 @@ class Sandbox:
         self._control("PUT", "faults", told)
 
     def settings(self, **changes: object) -> dict[str, Any]:
-        """Change settings: listing_lag_s, status_lag_s, sending_s, recipients_ready_s, clock_offset_s, api_key."""
+        """Change settings: listing_lag_s, status_lag_s, sending_s, recipients_ready_s, clock_offset_s, api_key, role."""
         return self._control("PUT", "settings", changes)
 
     # After a run

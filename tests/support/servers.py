@@ -150,6 +150,7 @@ class Server:
             if time.monotonic() > give_up_at:
                 raise AssertionError(f"{self.kind} {self.pid} does not end: {self.log()[-2000:]}")
             time.sleep(0.01)
+        (_root() / "pids" / str(self.pid)).unlink(missing_ok=True)
         for process in _held:
             process.poll()  # a dead child that nobody asked about looks alive to PostgreSQL
 
@@ -375,8 +376,20 @@ def shared(kind: str) -> Any:
 
 
 @contextmanager
-def private(kind: str, *, is_started: bool = True, **options: str) -> Iterator[Any]:
+def private(kind: str, **options: str) -> Iterator[Any]:
     """Give a server for one test, to be killed, started again and misconfigured; skip as `shared` does."""
+    with not_started(kind, **options) as server:
+        try:
+            server.start()
+            _make_database(server)
+        except CannotHave as error:
+            _not_to_be_had(str(error))
+        yield server
+
+
+@contextmanager
+def not_started(kind: str, **options: str) -> Iterator[Any]:
+    """Give such a server that has yet to be started."""
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=_root()))
     folder.chmod(0o755)
     server = KINDS[kind](folder)
@@ -384,9 +397,6 @@ def private(kind: str, *, is_started: bool = True, **options: str) -> Iterator[A
     try:
         try:
             _from_template(server)
-            if is_started:
-                server.start()
-                _make_database(server)
         except CannotHave as error:
             _not_to_be_had(str(error))
         yield server
@@ -506,14 +516,13 @@ def _give(folder: Path) -> None:
 
 
 def _run(command: list[str], folder: Path, *, is_ours: bool = False) -> None:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environ(folder),
-        capture_output=True,
-        check=False,
-        **({} if is_ours else _as_nobody()),
-    )
+    how = {} if is_ours else _as_nobody()
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=_environ(folder), capture_output=True, check=False, **how
+        )
+    except OSError as error:  # root's own folder, say, where nobody may look
+        raise CannotHave(f"{command[0]} cannot be run: {error.strerror}") from None
     if done.returncode:
         said = (done.stdout + done.stderr).decode(errors="replace")
         raise CannotHave(f"{command[0]} does not work here: {said[-1000:]}")
@@ -535,15 +544,14 @@ def _free_port() -> int:
 
 
 def begin() -> None:
-    """Have a place for servers, in this process and in those that it starts."""
-    folder = tempfile.mkdtemp(prefix="sendonce-servers-")
-    Path(folder).chmod(0o755)  # the servers work as nobody where we are root
-    os.environ[VARIABLE] = folder
+    """Name a place for servers, in this process and in those that it starts; the first that needs one makes it."""
+    name = f"sendonce-servers-{os.getpid()}-{secrets.token_hex(8)}"
+    os.environ[VARIABLE] = str(Path(tempfile.gettempdir(), name))
 
 
 def end() -> None:
     """End all servers, also those that an interrupted test left behind."""
-    if not (folder := os.environ.pop(VARIABLE, None)):
+    if not (folder := os.environ.get(VARIABLE)):
         return
     for note in Path(folder, "pids").glob("*"):
         kind, of, port = json.loads(note.read_text())
@@ -552,12 +560,34 @@ def end() -> None:
         if _works_in(server.pid, folder):
             server.discard()
     shutil.rmtree(folder, ignore_errors=True)
+    del os.environ[VARIABLE]
 
 
 def _note(server: Server) -> None:
     folder = _root() / "pids"
-    folder.mkdir(exist_ok=True)
+    with locked("watcher.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            _held.append(_watcher())
     (folder / str(server.pid)).write_text(json.dumps([server.kind, str(server.folder), server.port]))
+
+
+_WATCH = """
+while kill -0 "$1"; do sleep 1; done
+sleep 3  # what the workers are just starting
+cd "$2/pids" && for pid in *; do kill -9 "$pid"; done
+rm -rf "$2"
+"""
+
+
+def _watcher() -> subprocess.Popen[bytes]:
+    """A process that ends what is left if the controller is killed."""
+    controller = _root().name.split("-")[2]
+    command = ["sh", "-c", _WATCH, "sh", controller, str(_root())]
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        command, start_new_session=True, cwd="/", stdin=nothing, stdout=nothing, stderr=nothing
+    )
 
 
 def _works_in(pid: int, folder: str) -> bool:
@@ -568,7 +598,10 @@ def _works_in(pid: int, folder: str) -> bool:
 
 
 def _root() -> Path:
-    return Path(os.environ[VARIABLE])
+    folder = Path(os.environ[VARIABLE])
+    folder.mkdir(mode=0o755, exist_ok=True)  # the servers work as nobody where we are root
+    folder.chmod(0o755)
+    return folder
 
 
 @contextmanager

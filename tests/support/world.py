@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from sendonce.core import campaigns as words
 from sendonce.core import ledger as ledgers
 from sendonce.core.batch import Ports, Run
 from sendonce.core.campaigns import (
@@ -39,6 +40,7 @@ from sendonce.core.errors import (
     StateUnusable,
     Stopped,
 )
+from sendonce.core.guards import NO_GUARDS
 from sendonce.core.model import Attempt, Batch, Ending, Outcome, Page, Reset, Source, State
 from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 from sendonce.core.rehearse import rehearse
@@ -54,6 +56,7 @@ KEY = "Digest 2026-11-30"
 JOB = "digest"
 API = "us19.api.mailchimp.com"
 LIST = "list1"
+ACCOUNT = "8d3a3db4d97663a9074efcc16"
 START = datetime(2026, 11, 30, 8, 0, 0, 250_000, tzinfo=UTC)
 """Mailchimp's true time at 0 s. Not a whole second: create_time and Date drop the rest."""
 
@@ -462,6 +465,9 @@ class MemoryMailer(Mailer):
 
         return self._ask("checklist", read)
 
+    def account(self) -> words.Account:
+        return self._ask("account", lambda: words.Account(ACCOUNT, "The Daily", "owner"))
+
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
         sizes = {(LIST, None): self._account.audience, (LIST, 7): 70}
         return self._ask("audience_size", lambda: sizes.get((list_id, segment_id)))
@@ -596,6 +602,7 @@ class World:
         self.account = Account(lambda: self.now_s)
         self.spec = spec_of()
         self.settle_s, self.listing_s, self.timeout_s = 180.0, 30.0, 130.0
+        self.guards = NO_GUARDS
         self._numbers = count(1)
 
     @property
@@ -627,9 +634,8 @@ class World:
 
     def rules(self, day: str = DAY) -> Rules:
         key = render(PATTERN, JOB, date.fromisoformat(day))
-        return Rules(
-            JOB, day, self.zone, self.source, key, self.list_id, self.settle_s, self.listing_s, self.timeout_s
-        )
+        times = (self.settle_s, self.listing_s, self.timeout_s)
+        return Rules(JOB, day, self.zone, self.source, key, self.list_id, *times, self.guards)
 
     def begin(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from time import tzset
 from typing import Any
 
 import pytest
 
 from sendonce.core.errors import InvariantBroken, LedgerDamaged, StateUnusable
-from sendonce.core.ledger import Ledger, check_transition, empty, parse
+from sendonce.core.ledger import Ledger, Row, assemble, check_transition, empty, joined, parse
 from sendonce.core.model import Attempt, Batch, Entry, Reset, State
 
 DAY = "2026-11-30"
@@ -110,6 +111,26 @@ def test_a_sparse_batch_of_an_older_version_is_read_and_its_version_raised_on_wr
     assert json.loads(ledger.dump())["version"] == 1
 
 
+def test_what_a_campaign_and_an_attempt_of_an_older_version_do_not_say_is_as_it_was_then() -> None:
+    sparse = {
+        "state": "ready",
+        "campaigns": [{"id": "c1"}],
+        "attempts": [{"started_at": "2026-11-30T08:00:00Z"}],
+    }
+
+    batch = parse(text(batches={DAY: sparse})).batch(DAY)
+
+    assert batch.campaigns == (Entry("c1", "", role="main", by="sendonce"),)
+    assert batch.attempts == (Attempt("", "", 0, time(8, 0, 0)),)
+
+
+def test_a_campaign_that_does_not_say_its_role_is_the_one_that_tells_whether_a_batch_is_open() -> None:
+    entry = {name: value for name, value in ENTRY.items() if name != "role"}
+    ledger = parse(text(batches={"2026-11-29": {"state": "sent", "campaigns": [entry]}}))
+
+    assert ledger.open_before(DAY) == ()
+
+
 def test_a_date_that_was_only_attempted_keeps_its_attempts() -> None:
     tried = Batch(DAY, State.NONE, attempts=(Attempt("r1", "web1", 812, time(8, 0, 0), outcome="temporary"),))
 
@@ -191,6 +212,14 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         b'{"batches": {\n"2026-11-30": {"a": [{}, "{", ","]}, "2026-11-29": 1,\n"2026-11-30": null}}',
         "line 3, byte 68: the key '2026-11-30' stands twice",
     ),
+    "a repeated key that is not the first one": (
+        b'{"a": 1, "b": 2, "b": 3}',
+        "line 1, byte 17: the key 'b' stands twice",
+    ),
+    "a repeated key after a list of equal texts": (
+        b'{"x": ["a", "a", "a"], "b": 2, "b": 3}',
+        "line 1, byte 31: the key 'b' stands twice",
+    ),
     "a repeated key of other spelling": (
         b'{"job": 1, "x": {"job": 1}, "\\u006aob": 2}',
         "byte 28: the key 'job'",
@@ -220,26 +249,37 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         text(batches={DAY: None}),
         "2026-11-30: an object is wanted, and it is missing or null",
     ),
+    "a batch in a list": (text(batches={DAY: []}), "2026-11-30: an object is wanted, and it is a list"),
     "a state nobody knows": (with_sent(state="sentt"), "2026-11-30.state: no state is called 'sentt'"),
     "a state that is a list": (with_sent(state=[]), "2026-11-30.state: no state is called []"),
     "campaigns in an object": (
         with_sent(campaigns={}),
         "2026-11-30.campaigns: a list is wanted, and it is an object",
     ),
-    "a campaign that is a text": (with_sent(campaigns=["c1"]), "2026-11-30.campaigns: an object is wanted"),
+    "a campaign that is a text": (
+        with_sent(campaigns=["c1"]),
+        "2026-11-30.campaigns: an object is wanted, and it is a text",
+    ),
     "a campaign without an id": (with_entry(id=""), "2026-11-30.campaigns: a campaign without an id"),
     "a campaign with a number for an id": (
         with_entry(id=7),
         "2026-11-30.campaigns: a campaign without an id",
     ),
     "resets in an object": (text(resets={}), "resets: a list is wanted, and it is an object"),
-    "a reset that is null": (text(resets=[None]), "resets[0]: an object is wanted"),
+    "a reset that is a number": (
+        text(resets=[7]),
+        "resets[0]: an object is wanted, and it is the number 7",
+    ),
     "a reset without a date": (text(resets=[{"was": {}}]), "resets[0].date: None is not a date"),
     "a reset of an odd date": (
         text(resets=[{"date": "today", "was": {}}]),
         "resets[0].date: 'today' is not a date",
     ),
     "a reset without a record": (text(resets=[{"date": DAY}]), "resets[0].was: an object is wanted"),
+    "a reset of a record in a list": (
+        text(resets=[{"date": DAY, "was": []}]),
+        "resets[0].was: an object is wanted, and it is a list",
+    ),
     "a reset of an odd record": (
         text(resets=[{"date": DAY, "was": {"state": "x"}}]),
         "2026-11-30.state: no state",
@@ -260,7 +300,7 @@ def test_damage_is_refused_with_its_place(kind: str) -> None:
 ODD_WITHIN: dict[str, tuple[bytes, str]] = {
     "a title that is a number": (
         with_entry(title=7),
-        "campaigns.title: a text is wanted, and it is the number 7",
+        "2026-11-30.campaigns.title: a text is wanted, and it is the number 7",
     ),
     "a count that is a text": (with_entry(emails_sent="4812"), "emails_sent: a whole number is wanted"),
     "a count that is true": (with_entry(emails_sent=True), "emails_sent: a whole number is wanted"),
@@ -282,8 +322,9 @@ ODD_WITHIN: dict[str, tuple[bytes, str]] = {
     ),
     "one campaign twice": (
         with_sent(campaigns=[ENTRY, ENTRY | {"role": "twin"}]),
-        "one campaign stands there twice",
+        "2026-11-30.campaigns: one campaign stands there twice",
     ),
+    "a nonce that is a number": (with_sent(nonce=7), "2026-11-30.nonce: a text is wanted"),
     "two main campaigns": (
         with_sent(campaigns=[ENTRY, ENTRY | {"id": "c2"}]),
         "two campaigns have the role main",
@@ -295,7 +336,7 @@ ODD_WITHIN: dict[str, tuple[bytes, str]] = {
     ),
     "an attempt without a start": (
         with_sent(attempts=[{"run": "r1"}]),
-        "attempts.started_at: a time is wanted",
+        "2026-11-30.attempts.started_at: a time is wanted",
     ),
 }
 
@@ -415,6 +456,25 @@ def test_a_time_of_another_zone_is_written_in_utc() -> None:
     assert json.loads(ledger.dump())["batches"][DAY]["campaigns"][0]["requested_at"] == "2026-11-30T08:00:04Z"
 
 
+def test_a_time_is_written_in_utc_whatever_the_machines_zone_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as machine:
+        machine.setenv("TZ", "Asia/Kolkata")
+        tzset()
+        ledger = empty("digest", "x").with_batch(
+            Batch(DAY, State.READY, campaigns=(entry(requested_at=time(8, 0, 4)),))
+        )
+    tzset()
+
+    assert json.loads(ledger.dump())["batches"][DAY]["campaigns"][0]["requested_at"] == "2026-11-30T08:00:04Z"
+
+
+def test_a_year_before_1000_is_written_with_four_digits() -> None:
+    long_ago = entry(requested_at=datetime(987, 11, 30, 8, 0, 4, tzinfo=UTC))
+    ledger = empty("digest", "x").with_batch(Batch(DAY, State.READY, campaigns=(long_ago,)))
+
+    assert json.loads(ledger.dump())["batches"][DAY]["campaigns"][0]["requested_at"] == "0987-11-30T08:00:04Z"
+
+
 def test_a_time_without_a_zone_is_a_bug() -> None:
     naive = entry(requested_at=time(8, 0, 4).replace(tzinfo=None))
 
@@ -467,6 +527,13 @@ def test_a_reset_keeps_the_whole_record_and_makes_room_for_a_new_one() -> None:
     assert after.batch(DAY).state is State.NONE
 
 
+def test_a_reset_of_a_date_without_a_record_can_be_read_again() -> None:
+    ledger = parse(empty("digest", "x").with_reset(Reset(DAY, time(9, 0, 0), "root@web1", "oops", {})).dump())
+
+    assert ledger.resets() == (Reset(DAY, time(9, 0, 0), "root@web1", "oops", {}),)
+    assert ledger.forgotten(DAY) == ()
+
+
 def test_a_second_reset_does_not_replace_the_first() -> None:
     first = parse(text()).with_reset(Reset(DAY, time(9, 0, 0), "root@web1", "first", {}))
     second = first.with_batch(Batch(DAY, State.PLANNED)).with_reset(
@@ -479,6 +546,86 @@ def test_a_second_reset_does_not_replace_the_first() -> None:
 def test_a_reset_of_something_that_is_no_date_is_a_bug() -> None:
     with pytest.raises(InvariantBroken, match="'today' is not a date"):
         empty("digest", "x").with_reset(Reset("today", time(9, 0, 0), "root@web1", "", {}))
+
+
+# ---- rows: a store that keeps each batch by itself ----
+
+
+def reset_record(day: str, by: str) -> dict[str, Any]:
+    return {"date": day, "at": "2026-11-30T09:00:00Z", "by": by, "reason": "oops", "was": {}}
+
+
+def test_a_ledger_comes_back_whole_from_its_rows() -> None:
+    resets = [reset_record(DAY, "root@web1"), reset_record("2026-11-28", "root@web2")]
+    ledger = parse(text(batches={"2026-12-01": SENT, DAY: SENT | {"x_batch": "café"}}, resets=resets))
+
+    batches = {day: row.text.encode("ascii") for day, row in ledger.rows().items()}
+    again = assemble(1, "digest", ledger.api, batches, [said.encode() for _, said in ledger.reset_rows()])
+
+    assert again.dump() == ledger.dump()
+    assert list(batches) == [DAY, "2026-12-01"]
+    assert [day for day, _ in ledger.reset_rows()] == [DAY, "2026-11-28"]
+
+
+@pytest.mark.parametrize(("state", "is_open"), [("sending", True), ("sent", False)])
+def test_a_row_says_the_state_of_its_batch_and_whether_it_is_open(state: str, is_open: bool) -> None:
+    record = SENT | {"state": state}
+
+    row = parse(text(batches={DAY: record})).row(DAY)
+
+    assert row == Row(state, is_open, json.dumps(record))
+
+
+def test_a_row_too_deep_to_be_written_is_damage() -> None:
+    nested: Any = 1
+    for _ in range(100_000):
+        nested = [nested]
+    ledger = Ledger(document(batches={DAY: SENT | {"x": nested}}))
+
+    with pytest.raises(LedgerDamaged, match="a record is nested too deeply"):
+        ledger.row(DAY)
+
+
+ODD_ROWS: dict[str, tuple[bytes, str]] = {
+    "nothing at all": (b"", "line 1, byte 0: it is empty"),
+    "half of it": (b'{"state": ', "not JSON (Expecting value"),
+    "a repeated key": (b'{"state": "sent", "state": "sent"}', "the key 'state' stands twice"),
+    "deep nesting": (b"[" * 100_000 + b"]" * 100_000, "it is nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_ROWS)
+def test_a_damaged_row_is_refused_and_named(kind: str) -> None:
+    data, said = ODD_ROWS[kind]
+
+    with pytest.raises(LedgerDamaged) as caught:
+        assemble(1, "digest", "x", {DAY: data}, [])
+    assert caught.value.message.startswith(f"the row of 2026-11-30: {said}")
+    with pytest.raises(LedgerDamaged) as caught:
+        assemble(1, "digest", "x", {}, [data])
+    assert caught.value.message.startswith(f"the row of a reset: {said}")
+
+
+def test_rows_are_checked_as_a_whole_ledger_is() -> None:
+    with pytest.raises(LedgerDamaged, match=r"2026-11-30\.state: no state is called 'lost'"):
+        assemble(1, "digest", "x", {DAY: b'{"state": "lost"}'}, [])
+    with pytest.raises(LedgerDamaged, match="job: a text is wanted"):
+        assemble(1, "", "x", {}, [])
+    with pytest.raises(StateUnusable, match="newer sendonce wrote it"):
+        assemble(99, "digest", "x", {}, [])
+
+
+def test_parts_of_a_ledger_make_one_with_all_batches_and_the_resets_one_after_the_other() -> None:
+    first = parse(text(batches={DAY: SENT}, resets=[reset_record(DAY, "one")]))
+    second = parse(text(batches={"2026-12-01": SENT}, resets=[reset_record(DAY, "two")]))
+    before = (first.dump(), second.dump())
+
+    whole = joined(iter([first, second, empty("digest", "x")]))
+
+    assert (whole.job, whole.api) == (first.job, first.api)
+    assert [batch.date for batch in whole.batches()] == [DAY, "2026-12-01"]
+    assert [reset.by for reset in whole.resets()] == ["one", "two"]
+    assert (first.dump(), second.dump()) == before
 
 
 def test_a_rebuilt_ledger_keeps_what_mailchimp_cannot_tell() -> None:

@@ -12,16 +12,30 @@ import pytest
 
 from sendonce.core.batch import Run
 from sendonce.core.campaigns import Checklist, No, NotSent
-from sendonce.core.decide import Forget, GiveWay, LookAgain
+from sendonce.core.decide import Forget, GiveWay, Look, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Source, State
-from sendonce.core.rehearse import foretell, rehearse
-from support.world import DAY, KEY, LIST, START, Crash, World, after, answering, before, spec_of, world_of
+from sendonce.core.rehearse import draft_of, foretell, rehearse
+from support.world import (
+    DAY,
+    KEY,
+    LIST,
+    START,
+    Crash,
+    World,
+    after,
+    answering,
+    before,
+    spec_of,
+    unclear,
+    world_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sendonce.core.decide import Step
+    from sendonce.core.batch import Ports
+    from sendonce.core.decide import Rules, Step
     from support.world import Made
 
 CREATED = f"{KEY} [00000001]"
@@ -509,4 +523,42 @@ def test_a_step_that_no_run_begins_with_is_a_bug(step: Step) -> None:
     with pytest.raises(
         InvariantBroken, match=f"{type(step).__name__} cannot be the first step of a rehearsal"
     ):
-        foretell(step, page, world.rules(), process.ports)
+        foretell(step, page, Look(START, ()), world.rules(), process.ports)
+
+
+# ---- the draft of the day, for a test mail ----
+
+
+def test_the_draft_of_the_day_is_the_one_that_a_run_would_send() -> None:
+    world = world_of()
+    assert draft_of(world.rules(), world.begin().ports).id == "ffffff"
+    world.run(on={"mailer.send": [unclear(acts=False)]})
+    assert draft_of(world.rules(), world.begin().ports).id == "ffffff"
+    assert draft_of(*of(world_of(Source.HTML, has_draft=True))).id == "ffffff"
+
+
+def of(world: World) -> tuple[Rules, Ports]:
+    return world.rules(), world.begin().ports
+
+
+@pytest.mark.parametrize(
+    ("world", "said"),
+    [
+        (World(), "There is no campaign named"),
+        (World(Source.HTML), "There is no draft of 2026-11-30 yet"),
+    ],
+    ids=["draft", "html"],
+)
+def test_where_there_is_none_it_is_said_why(world: World, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        draft_of(*of(world))
+
+
+def test_a_date_that_is_done_with_has_no_draft() -> None:
+    sent = world_of()
+    sent.run()
+    mailed = world_of()
+    mailed.account.mail(mailed.account.campaigns["ffffff"])
+    for world in (sent, mailed):
+        with pytest.raises(Refused, match="needs no mailing any more"):
+            draft_of(*of(world))

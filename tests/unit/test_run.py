@@ -163,7 +163,10 @@ def test_the_intent_is_on_the_disk_before_anything_is_created() -> None:
 
 def test_the_id_is_on_the_disk_before_the_content_is_written() -> None:
     batch = on_disk_at_the_first("mailer.write_content", world_of(Source.HTML))
-    assert (batch.state, [e.id for e in batch.campaigns]) == (State.PLANNED, ["ffffff"])
+    assert (batch.state, [(e.id, e.web_id) for e in batch.campaigns]) == (
+        State.PLANNED,
+        [("ffffff", 0xFFFFFF)],
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -526,6 +529,8 @@ def test_a_schedule_on_the_date_is_left_alone_and_read_again_until_it_is_mailed(
     assert ended.message == (
         '"Digest 2026-11-30" (ffffff) is scheduled in Mailchimp for 2026-11-30 10:00:00 CET. This run sent nothing.'
     )
+    assert ended.outcome is not None
+    assert (ended.outcome.campaign_id, ended.outcome.title) == ("ffffff", KEY)
     batch = world.record()
     assert (batch.state, batch.campaigns[0].scheduled_for) == (
         State.PLANNED,
@@ -911,6 +916,37 @@ def test_a_created_draft_that_no_listing_shows_yet_gets_a_twin_and_the_earlier_o
     assert (ended.code, ended.posts, world.deliveries()) == (0, ("ffffff",), 1)
     assert [m.status for m in world.account.campaigns.values()] == ["sent", "save"]
     assert [(e.id, e.role) for e in world.record().campaigns] == [("ffffff", "main")]
+    assert ended.warnings == (
+        'Another draft of 2026-11-30 exists: "Digest 2026-11-30 [00000001]" (fffffe); it is left alone.',
+    )
+
+
+def test_a_run_that_finds_the_date_sent_names_the_draft_that_was_made_in_vain() -> None:
+    world = world_of(Source.HTML)
+    world.run(on={"mailer.send": [before(NoAnswer("503."))]})
+    (ours,) = world.account.campaigns.values()
+    world.account.mail(world.account.add(KEY))
+    ended = world.run()
+    assert (ended.code, ended.ending, ended.posts) == (0, Ending.FOUND_SENT, ())
+    assert ended.warnings == (
+        f'Another draft of 2026-11-30 exists: "{CREATED}" ({ours.id}); it is left alone.',
+    )
+
+
+def test_a_release_by_hand_is_named_once_where_the_day_has_a_draft_of_its_own() -> None:
+    world = world_of(Source.HTML)
+    world.run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    twin = world.account.add(KEY)
+    ended = world.run()
+    assert (ended.code, ended.posts) == (0, ("ffffff",))
+    assert ended.warnings == (f'Another draft of 2026-11-30 exists: "{KEY}" ({twin.id}); it is left alone.',)
+
+
+def test_a_draft_source_has_nothing_to_say_of_drafts_that_are_called_otherwise() -> None:
+    world = world_of()
+    world.account.add(CREATED)
+    ended = world.run()
+    assert (ended.code, ended.posts, ended.warnings) == (0, ("ffffff",), ())
 
 
 @pytest.mark.parametrize("call", ["mailer.create", "mailer.write_settings", "mailer.write_content"])
@@ -980,10 +1016,18 @@ def test_plain_text_that_does_not_read_back_as_written_is_refused() -> None:
     assert "The plain_text content of campaign ffffff" in world.run().message
 
 
-def test_line_ends_and_outer_white_space_are_no_difference() -> None:
+@pytest.mark.parametrize(
+    ("wrote", "reads"),
+    [
+        ("<p>one\ntwo</p>\n", "\n<p>one\r\ntwo</p>"),
+        ("<p>one\r\ntwo</p>\r\n", "<p>one\ntwo</p>"),
+    ],
+    ids=["line feeds", "as Windows writes them"],
+)
+def test_line_ends_and_outer_white_space_are_no_difference(wrote: str, reads: str) -> None:
     world = world_of(Source.HTML)
-    world.spec = replace(world.spec, content=Content("<p>one\ntwo</p>\n"))
-    world.account.shows_content_as = lambda _: Content("\n<p>one\r\ntwo</p>", "made by Mailchimp")
+    world.spec = replace(world.spec, content=Content(wrote))
+    world.account.shows_content_as = lambda _: Content(reads, "made by Mailchimp")
     assert world.run().code == 0
 
 
@@ -1049,6 +1093,14 @@ def test_a_read_that_fails_before_the_post_sends_nothing(
     assert (ended.code, ended.posts) == (code, ())
     assert world.record().attempts[-1].outcome == outcome
     assert (world.run().code, world.deliveries()) == (0, 1)
+
+
+def test_no_answer_before_the_post_ends_with_nothing_was_sent() -> None:
+    ended = world_of().run(on={"mailer.checklist": [before(NoAnswer("503."))]})
+    assert (ended.code, ended.message) == (
+        75,
+        "503. Nothing was sent by this run. Run again, that is safe.",
+    )
 
 
 def test_a_recorded_campaign_that_cannot_be_read_sends_nothing() -> None:
@@ -1123,6 +1175,8 @@ def test_recipients_of_a_draft_that_is_half_an_hour_old_are_for_a_human(
             on={"mailer.send": [answering(NotSent(No.RECIPIENTS_NOT_READY, "recipients not ready"))]}
         )
     assert (ended.code, world.record().state) == (code, State.READY)
+    assert ended.outcome is not None
+    assert ended.outcome.campaign_id == "ffffff"
     world.account.ready_from_s = 0
     assert (world.run().code, world.deliveries()) == (0, 1)
 
@@ -1289,6 +1343,7 @@ def with_earlier(state: State, **fields: Any) -> tuple[World, Made]:
 
 ASKED: Any = {"requested_at": datetime(2026, 11, 27, 8, 0, tzinfo=UTC)}
 SENT = {**ASKED, "sent_at": datetime(2026, 11, 27, 8, 1, tzinfo=UTC)}
+REBUILT = {"by": "unknown", "sent_at": SENT["sent_at"]}
 SCHEDULED = {"scheduled_for": datetime(2026, 11, 28, 8, 0, tzinfo=UTC)}
 
 
@@ -1297,6 +1352,7 @@ SCHEDULED = {"scheduled_for": datetime(2026, 11, 28, 8, 0, tzinfo=UTC)}
     [
         (State.SENDING, ASKED, "sendonce"),
         (State.SENT, SENT, "sendonce"),
+        (State.SENT, REBUILT, "unknown"),
         (State.PLANNED, SCHEDULED, "by hand"),
         (State.READY, SCHEDULED, "by hand"),
     ],
@@ -1528,11 +1584,16 @@ def test_a_75_between_two_equal_refusals_changes_nothing() -> None:
 def test_a_refusal_that_differs_only_in_the_number_of_mailchimps_answer_is_the_same_refusal() -> None:
     world = world_of()
     hushed = []
-    for said in ("400: no (instance 1a).", "400: no (instance 2b).", "400: never (instance 2b)."):
+    for said in (
+        "400: no (instance 1a).",
+        "400: no (instance 2b).",
+        "400: never (instance 2b).",
+        "400: never.",
+    ):
         ended = world.run(on={"mailer.send": [answering(NotSent(No.REFUSED, said))]})
         assert ended.outcome is not None
         hushed.append(ended.outcome.is_hushed)
-    assert hushed == [False, True, False]
+    assert hushed == [False, True, False, True]
 
 
 def test_a_schedule_for_another_date_is_said_once() -> None:

@@ -157,6 +157,7 @@ def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
         "SENDONCE_SOURCE": "default",
         "SENDONCE_TITLE": "environment",
         "SENDONCE_LOG_FILE": "environment",
+        "SENDONCE_LOG_FORMAT": "default",
     }
 
 
@@ -1080,6 +1081,7 @@ def test_the_example_needs_nothing_but_a_key(tmp_path: Path) -> None:
 def test_every_line_of_the_example_can_be_switched_on(source: str, tmp_path: Path) -> None:
     text = settings.example_env().replace("#SENDONCE_", "SENDONCE_").replace("#MAILCHIMP_S", "MAILCHIMP_S")
     text = text.replace("SENDONCE_STATE_FILE", "#SENDONCE_STATE_FILE")
+    text = text.replace("#MAILCHIMP_ACCOUNT_ID", "MAILCHIMP_ACCOUNT_ID")
     text = text.replace("#MAILCHIMP_API_URL", "MAILCHIMP_API_URL").replace("SOURCE=draft", f"SOURCE={source}")
     it = loaded(text.replace("MAILCHIMP_API_KEY=\n", f"MAILCHIMP_API_KEY={HEX}-us19\n"), tmp_path)
     files = {"MAILCHIMP_API_KEY_FILE", "SENDONCE_STATE_FILE"}
@@ -1094,7 +1096,7 @@ def test_the_example_says_that_the_name_is_the_release() -> None:
 def test_the_table_has_one_row_for_each_setting_with_its_default_and_limits() -> None:
     head, rule, *rows = settings.settings_table().splitlines()
     assert (head, rule) == ("| setting | default | meaning |", "|---|---|---|")
-    assert len(rows) == len(settings.SETTINGS) == 26
+    assert len(rows) == len(settings.SETTINGS) == 38
     defaults = {row.split(" | ")[0].strip("| `"): row.split(" | ")[1] for row in rows}
     assert defaults["MAILCHIMP_API_KEY"] == "required"
     assert defaults["MAILCHIMP_SERVER_PREFIX"] == "suffix of the key"

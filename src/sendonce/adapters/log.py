@@ -21,8 +21,10 @@ class Log:
         path: str,
         now: Callable[[], datetime],
         talk: Callable[[str], None] | None,
+        is_json: bool = False,
     ) -> None:
         self._run, self._path, self._now, self._talk = run, path, now, talk
+        self._is_json = is_json
         self.warnings: list[str] = []
 
     def note(self, event: str, **facts: object) -> None:
@@ -31,15 +33,19 @@ class Log:
         if self._talk is not None:
             self._talk(text)
         if self._path:
-            self._append(text)
+            at = f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+            parts = {"at": at, "run": self._run, "event": event, **facts}
+            line = (
+                json.dumps(parts, default=str) if self._is_json else f"{at} run={self._run} {_one_line(text)}"
+            )
+            self._append(f"{line}\n")
 
     def warn(self, message: str) -> None:
         """A warning: a line in the log, and kept for the end of the run."""
         self.warnings.append(message)
         self.note("warning", said=message)
 
-    def _append(self, text: str) -> None:
-        line = f"{self._now():%Y-%m-%dT%H:%M:%SZ} run={self._run} {_one_line(text)}\n"
+    def _append(self, line: str) -> None:
         try:
             # opened anew for each line: logrotate may have moved the file away since the last one;
             # not blocking: a FIFO in its place must not hold the run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sendonce.core.campaigns import Content, Spec
@@ -39,11 +40,12 @@ class HtmlFile:
         recipients: dict[str, object] = {"list_id": self._list_id}
         if self._segment_id is not None:
             recipients["segment_opts"] = {"saved_segment_id": self._segment_id}
-        return Spec("regular", recipients, self._settings, {}, Content(html=self._html()))
+        html, made_at = self._html()
+        return Spec("regular", recipients, self._settings, {}, Content(html=html), made_at)
 
-    def _html(self) -> str:
+    def _html(self) -> tuple[str, datetime]:
         try:
-            data = self._bytes()
+            data, mtime_s = self._bytes()
         except OSError as fault:
             raise Refused(f"The HTML file {self._path} cannot be read ({fault.strerror}).") from fault
         if len(data) > MAX_HTML_BYTES:
@@ -56,13 +58,14 @@ class HtmlFile:
             raise Refused(f"The HTML file {self._path} is empty.")
         if "\0" in text:
             raise Refused(f"The HTML file {self._path} holds NUL bytes.")
-        return text
+        return text, datetime.fromtimestamp(mtime_s, UTC)
 
-    def _bytes(self) -> bytes:
+    def _bytes(self) -> tuple[bytes, float]:
         with open(self._path, "rb", opener=_not_blocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
                 raise Refused(f"The HTML file {self._path} is not a regular file.")
-            return file.read(MAX_HTML_BYTES + 1)
+            return file.read(MAX_HTML_BYTES + 1), found.st_mtime
 
 
 def _not_blocking(path: str, flags: int) -> int:

@@ -14,15 +14,29 @@ from sendonce.cli import sending
 
 # isort: split
 # the README lists commands in the order in which they were added, and what it is all for comes first
-from sendonce.cli import records, setting_up, trying
+from sendonce.cli import checking, records, setting_up, trying, views
 from sendonce.cli.base import cli, shared
 from sendonce.core.errors import NoAnswer, SendonceError, Stopped, WrongUsage
 from sendonce.exits import ExitCode
 
+# isort: split
+from sendonce.cli import manual
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["cli", "command_table", "records", "run", "sending", "setting_up", "trying"]
+__all__ = [
+    "checking",
+    "cli",
+    "command_table",
+    "manual",
+    "records",
+    "run",
+    "sending",
+    "setting_up",
+    "trying",
+    "views",
+]
 
 
 def command_table() -> str:

@@ -45,15 +45,22 @@ class Shared:
         """Where this command shows what goes on: nowhere with -q or --json."""
         return Screen(is_dark=self.is_quiet or self.is_json)
 
-    def settings(self, *, needs_mailchimp: bool = True) -> Settings:
+    def settings(self, *, needs_mailchimp: bool = True, needs_state: bool = True) -> Settings:
         """The settings that these options, the environment and the .env give."""
         if self.is_quiet and self.is_verbose:
             raise WrongUsage("-q and -v exclude each other.")
-        return load(self.env_file, self.job, environment(), working_folder(), needs_mailchimp=needs_mailchimp)
+        return load(
+            self.env_file,
+            self.job,
+            environment(),
+            working_folder(),
+            needs_mailchimp=needs_mailchimp,
+            needs_state=needs_state,
+        )
 
-    def open_job(self, *, needs_mailchimp: bool = True) -> compose.Job:
+    def open_job(self, *, needs_mailchimp: bool = True, needs_state: bool = True) -> compose.Job:
         """The job that these options mean."""
-        settings = self.settings(needs_mailchimp=needs_mailchimp)
+        settings = self.settings(needs_mailchimp=needs_mailchimp, needs_state=needs_state)
         return compose.open_job(settings, talk=self.voice.talk if self.is_verbose else None)
 
 

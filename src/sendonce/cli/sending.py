@@ -10,13 +10,16 @@ import click
 from sendonce import compose
 from sendonce.cli.base import cli, common, day_option, shared, warnings_of
 from sendonce.core.errors import WrongUsage
+from sendonce.core.guards import Guard
 from sendonce.core.model import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import date
 
     from sendonce.core.model import Outcome
     from sendonce.exits import ExitCode
+    from sendonce.monitoring import Monitor
 
 
 @cli.command("send-batch")
@@ -24,8 +27,30 @@ if TYPE_CHECKING:
 @click.option("--early", is_flag=True, help="Allow a date in the future.")
 @click.option("--dry-run", is_flag=True, help="Only say what a run would do, and end as it would.")
 @click.option("--wait", is_flag=True, help="Stay until Mailchimp has finished sending (6 hours at the most).")
+@click.option(
+    "--test-to", metavar="ADDRESS", help="Only Mailchimp's test mail of the day's draft, to this address."
+)
+@click.option("--outside-window", is_flag=True, help="Also when SENDONCE_WINDOW is closed.")
+@click.option(
+    "--override",
+    "passed",
+    multiple=True,
+    type=click.Choice([g.value for g in Guard]),
+    help="Pass this guard; needs --reason.",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Why a guard is passed, for the record.")
 @common
-def send_batch(day: str | None, *, early: bool, dry_run: bool, wait: bool) -> ExitCode:
+def send_batch(
+    day: str | None,
+    *,
+    early: bool,
+    dry_run: bool,
+    wait: bool,
+    test_to: str | None,
+    outside_window: bool,
+    passed: tuple[str, ...],
+    reason: str,
+) -> ExitCode:
     """Send the day's campaign, unless it is sent already.
 
     Safe to start at any time and as often as you like: the ledger and Mailchimp are
@@ -33,31 +58,48 @@ def send_batch(day: str | None, *, early: bool, dry_run: bool, wait: bool) -> Ex
     """
     if dry_run and wait:
         raise WrongUsage("--dry-run sends nothing that could be waited for: leave out --wait.")
-    job = shared.open_job()
+    if test_to is not None and (dry_run or wait):
+        raise WrongUsage("--test-to sends no campaign: leave out --dry-run and --wait.")
+    if passed and not reason.strip():
+        raise WrongUsage("--override needs --reason: why may this guard be passed?")
+    names = sorted({*passed, *([Guard.WINDOW.value] if outside_window else [])})
+    job = compose.passing(shared.open_job(), names, " ".join(reason.split()) or "--outside-window")
     when = job.day(day, early=early)
-    outcome = compose.already_settled(job, when)
-    if outcome is None and dry_run:
-        outcome = compose.rehearse(job, when)
-    elif outcome is None:
-        outcome = compose.send(job, when, say_last=_say_last(job, when.isoformat()))
-    job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
-    if (
-        wait
-        and outcome.campaign_id
-        and outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
-    ):
-        outcome = _wait(job, outcome)
+    if test_to is not None:
+        outcome = compose.send_test(job, when, test_to)
+        return shared.voice.outcome("send-batch", outcome, warnings_of(job))
+    if dry_run:
+        outcome = compose.already_settled(job, when) or compose.rehearse(job, when)
+        job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
+        return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
+    monitor = compose.monitor(job)
+    with monitor.told_of_faults(when.isoformat()):
+        outcome = _sent(job, when, monitor, is_waiting=wait)
+    monitor.ended(outcome, compose.tries(job, outcome.date))
     return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
 
 
-def _say_last(job: compose.Job, day: str) -> Callable[[str], None]:
-    """What the deadline's thread prints before the process ends."""
+def _sent(job: compose.Job, day: date, monitor: Monitor, *, is_waiting: bool) -> Outcome:
+    """How the run for the day ended, or that none was needed."""
+    outcome = compose.already_settled(job, day)
+    if outcome is None:
+        monitor.started()
+        outcome = compose.send(job, day, say_last=_say_last(job, day.isoformat(), monitor))
+    job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
+    is_sent = outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
+    return _wait(job, outcome) if is_waiting and outcome.campaign_id and is_sent else outcome
+
+
+def _say_last(job: compose.Job, day: str, monitor: Monitor) -> Callable[[str], None]:
+    """What the deadline's thread does before the process ends. It prints first: others may take their time."""
     from sendonce.core.model import Outcome
 
-    return lambda said: (
-        shared.voice.outcome("send-batch", Outcome(Ending.TEMPORARY, day, said), warnings_of(job)),
-        None,
-    )[1]
+    def say_last(said: str) -> None:
+        outcome = Outcome(Ending.TEMPORARY, day, said)
+        shared.voice.outcome("send-batch", outcome, warnings_of(job))
+        monitor.ended(outcome, None)
+
+    return say_last
 
 
 def _wait(job: compose.Job, outcome: Outcome) -> Outcome:

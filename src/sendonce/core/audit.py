@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sendonce.core.dates import day_of_title
-from sendonce.core.model import Batch, Entry, State
+from sendonce.core.dates import belongs, day_of_title
+from sendonce.core.model import Batch, Ending, Entry, Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from sendonce.core.campaigns import Campaign
 
@@ -43,6 +43,43 @@ def verify(
             ids = ", ".join(f"{c.id} ({c.status})" for c in past)
             found.append(Finding(day, f"the ledger has no record, Mailchimp has {ids}"))
     return tuple(sorted(found, key=lambda f: f.date))
+
+
+def arrival(campaigns: Iterable[Campaign], date: str, title_key: str, zone: tzinfo) -> Outcome:
+    """Whether the day's mail left, by Mailchimp's campaigns alone. Only FOUND_SENT means that it did.
+
+    Any `sending` will do: for hours its `emails_sent` may be 0.
+    """
+    group = [c for c in campaigns if belongs(c.title, title_key)]
+    mailed = sorted((c for c in group if c.is_mailed), key=lambda c: (RANK[c.status], c.id))
+    if len(mailed) > 1:
+        ids = ", ".join(f"{c.id} ({c.status})" for c in mailed)
+        return Outcome(Ending.ALARM, date, f"{date}: more than one campaign was mailed: {ids}.")
+    if not mailed:
+        return Outcome(Ending.REFUSED, date, f"{date}: not sent: {_why_not(group, title_key, zone)}.")
+    only = mailed[0]
+    count = "" if only.emails_sent is None else f", {only.emails_sent} emails"
+    said = f'{date}: "{only.title}" ({only.id}) is {only.status}{count}'
+    if only.status == "sent" and not only.emails_sent:
+        return Outcome(
+            Ending.ALARM, date, f"{said}: it was mailed to nobody.", only.id, only.title, only.emails_sent
+        )
+    so_far = " so far" if only.status == "sending" and count else ""
+    return Outcome(Ending.FOUND_SENT, date, f"{said}{so_far}.", only.id, only.title, only.emails_sent)
+
+
+def _why_not(group: list[Campaign], title_key: str, zone: tzinfo) -> str:
+    if not group:
+        return f'there is no campaign named "{title_key}"'
+    said = []
+    for campaign in sorted(group, key=lambda c: (RANK.get(c.status, 3), c.id)):
+        how = f'is "{campaign.status}" in Mailchimp'
+        if campaign.is_draft:
+            how = "is a draft"
+        elif campaign.status == "schedule" and campaign.send_time is not None:
+            how = f"is scheduled for {campaign.send_time.astimezone(zone).isoformat(sep=' ', timespec='minutes')}"
+        said.append(f'"{campaign.title}" ({campaign.id}) {how}')
+    return "; ".join(said)
 
 
 def rebuild(campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime) -> tuple[Batch, ...]:

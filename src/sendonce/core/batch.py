@@ -47,14 +47,16 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
+from sendonce.core.guards import NO_GUARDS, Facts, Mailed, objection
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from sendonce.core.campaigns import Spec
     from sendonce.core.decide import Rules
+    from sendonce.core.guards import Objection
     from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 
 RECIPIENTS_WAIT_S = 120
@@ -94,7 +96,40 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
             if shown is not None and (forgotten.state is State.SENDING or not shown.is_draft):
                 by_id[entry.id] = shown
     listing = mailer.listing()
-    return Look(listing.at, tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key)), by_id)
+    of_date = tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key))
+    others = (c for c in listing.campaigns if not belongs(c.title, rules.title_key))
+    return Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others))
+
+
+def _last_mailed(campaigns: Iterable[Campaign]) -> dict[str, Mailed]:
+    found: dict[str, Mailed] = {}
+    for c in campaigns:
+        if c.is_mailed and c.send_time is not None:
+            known = found.get(c.list_id)
+            if known is None or known.at < c.send_time:
+                found[c.list_id] = Mailed(c.id, c.title, c.send_time)
+    return found
+
+
+def guarded(
+    rules: Rules, mailer: Mailer, look: Look, list_id: str, recipients: int | None, spec: Spec | None
+) -> Objection | None:
+    """What the guards have against a send to so many of an audience, None if nothing. Asks only what they want to know."""
+    guards = rules.guards
+    if guards == NO_GUARDS:
+        return None
+    texts: tuple[str, ...] = ()
+    if spec is not None:
+        texts = (str(spec.settings.get("subject_line", "")), spec.content.html, spec.content.plain_text)
+    facts = Facts(
+        now=mailer.now(),
+        account_id=mailer.account().id if guards.account_id else None,
+        recipients=recipients,
+        last_mailed=look.last_mailed.get(list_id),
+        made_at=None if spec is None else spec.made_at,
+        texts=texts,
+    )
+    return objection(guards, facts, rules.zone)
 
 
 def mailed_earlier(page: Page, mailer: Mailer, witness: Witness) -> Iterator[tuple[Batch, Campaign]]:
@@ -209,8 +244,19 @@ class Run:
             self._witness.note("step", step=type(step).__name__)
             after = self._perform(step, look)
             if not isinstance(after, Look):
+                self._name_twins(after[1].main, look)
                 return after
             look = after
+
+    def _name_twins(self, main: Entry | None, look: Look) -> None:
+        """Say which drafts stand beside the day's: those of another state folder, or of a ledger that was lost."""
+        if main is None or self._source is None:
+            return
+        for twin in look.campaigns():
+            if twin.is_draft and twin.id != main.id and belongs(twin.title, self._rules.title_key):
+                self._witness.warn(
+                    f'Another draft of {self._rules.date} exists: "{twin.title}" ({twin.id}); it is left alone.'
+                )
 
     def _look(self) -> Look:
         look = look_at(self._page, self._mailer, self._rules)
@@ -245,7 +291,7 @@ class Run:
                     self._clock.sleep(LOOK_PAUSE_S)  # the last look came out too early: never in a tight loop
                 return self._look()
             case Send(campaign):
-                return self._send(campaign)
+                return self._objected(campaign, look) or self._send(campaign)
             case _:
                 assert_never(step)
 
@@ -332,6 +378,15 @@ class Run:
             self._clock.sleep(RECIPIENTS_POLL_S)
 
     # --------------------------------------------------------------------------------------------------- the send
+
+    def _objected(self, campaign: Campaign, look: Look) -> tuple[Outcome, Batch] | None:
+        """The end of the run if a guard has something against this send."""
+        known = (campaign.list_id, campaign.recipient_count, self._spec)
+        objected = guarded(self._rules, self._mailer, look, *known)
+        if objected is None:
+            return None
+        reason = f"Campaign {campaign.id} is not sent: {objected.said}"
+        return self._temporary(reason) if objected.heals else self._refused(reason, campaign)
 
     def _send(self, campaign: Campaign) -> Look | tuple[Outcome, Batch]:
         checklist = self._until_ready(campaign)
@@ -629,6 +684,8 @@ class Run:
             self._witness.note("not recorded", reason=second.message)
 
     def _with_attempt(self, batch: Batch, outcome: str, detail: str) -> Batch:
+        # what the attempt says from its start on (a guard was passed, by whom) stays
+        detail = " ".join(filter(None, (detail, self._attempt.detail)))
         ended = self._attempt._replace(ended_at=self._clock.now(), outcome=outcome, detail=detail)
         return batch._replace(attempts=(*self._earlier_attempts(batch), ended))
 

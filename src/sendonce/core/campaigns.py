@@ -45,6 +45,15 @@ class Campaign:
 
 
 @dataclass(frozen=True)
+class Account:
+    """The account that a key belongs to. `role` is that of the user who made the key, as Mailchimp calls it."""
+
+    id: str
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
 class Listing:
     """Every campaign of the account or audience, complete.
 
@@ -78,13 +87,17 @@ class Content:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a created campaign shall be, without its title: settings as the API names them."""
+    """What a created campaign shall be, without its title: settings as the API names them.
+
+    `made_at`: when the content was written (this machine's clock, UTC), where that is known.
+    """
 
     type: str
     recipients: Mapping[str, object]
     settings: Mapping[str, object]
     tracking: Mapping[str, object]
     content: Content
+    made_at: datetime | None = None
 
 
 class No(Enum):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
+from sendonce.core.guards import NO_GUARDS, Guards, Mailed
 from sendonce.core.model import Batch, Entry, Page, Source, State
 
 if TYPE_CHECKING:
@@ -51,19 +52,22 @@ class Rules:
     settle_s: float
     listing_s: float
     timeout_s: float
+    guards: Guards = NO_GUARDS
 
 
 @dataclass(frozen=True)
 class Look:
     """What Mailchimp showed: the date's campaigns of a complete listing, and those read by id (None: 404).
 
-    `is_stale`: something was written to a campaign since.
+    `is_stale`: something was written to a campaign since. `last_mailed`: for each audience, the campaign that it
+    got last, those of the date aside.
     """
 
     at: datetime
     listed: tuple[Campaign, ...]
     by_id: Mapping[str, Campaign | None] = field(default_factory=dict)
     is_stale: bool = False
+    last_mailed: Mapping[str, Mailed] = field(default_factory=dict)
 
     def campaigns(self) -> tuple[Campaign, ...]:
         """Each campaign once. One that either read shows past `save` is past it: reads may lag, never lead."""

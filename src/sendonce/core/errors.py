@@ -65,7 +65,11 @@ class Unusable(SendonceError):
 
 
 class SettingsWrong(Unusable):
-    """One or more settings are missing or wrong; the message lists all of them."""
+    """One or more settings are missing or wrong; the message lists all of them, `faults` each by itself."""
+
+    def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults or (message,)
 
 
 class CredentialsRejected(Unusable):

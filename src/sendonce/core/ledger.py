@@ -239,6 +239,8 @@ def _load_row(where: str, data: bytes) -> Any:
         raise LedgerDamaged(f"{where}: {error}") from None
     except RecursionError:
         raise LedgerDamaged(f"{where}: it is nested too deeply") from None
+    except _RepeatedKeyError as error:
+        raise LedgerDamaged(f"{where}: the key {error} stands twice") from None
     except ValueError as error:
         raise LedgerDamaged(f"{where}: not JSON ({error})") from None
 

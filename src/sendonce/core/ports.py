@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from sendonce.core.campaigns import Answer, Campaign, Checklist, Content, Listing, Spec
+    from sendonce.core.campaigns import Account, Answer, Campaign, Checklist, Content, Listing, Spec
     from sendonce.core.model import Batch, Page, Reset
 
 
@@ -94,6 +94,10 @@ class Mailer(Protocol):
 
     def checklist(self, campaign_id: str) -> Checklist:
         """Whether Mailchimp calls it ready, and what it holds against it."""
+        ...
+
+    def account(self) -> Account:
+        """The account that the key belongs to."""
         ...
 
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:

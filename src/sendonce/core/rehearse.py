@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from sendonce.core.batch import (
     alarm_of_earlier,
+    guarded,
     is_out_of_patience,
     local_time,
     look_at,
@@ -29,13 +30,14 @@ from sendonce.core.decide import (
     Settle,
     decide,
 )
-from sendonce.core.errors import InvariantBroken
+from sendonce.core.errors import InvariantBroken, Refused
 from sendonce.core.model import Ending, Outcome, Source, State, settled
 
 if TYPE_CHECKING:
     from sendonce.core.batch import Ports
     from sendonce.core.campaigns import Campaign, Spec
-    from sendonce.core.decide import Rules, Step
+    from sendonce.core.decide import Look, Rules, Step
+    from sendonce.core.guards import Objection
     from sendonce.core.model import Page
 
 
@@ -61,10 +63,30 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
     if isinstance(step, Forget):
         page = page._replace(batch=without(page.batch, step.campaign_id))
         step = decide(page, look.without(step.campaign_id), now, rules, Done())
-    return with_alarms(foretell(step, page, rules, ports), alarms)
+    return with_alarms(foretell(step, page, look, rules, ports), alarms)
 
 
-def foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
+def draft_of(rules: Rules, ports: Ports) -> Campaign:
+    """The draft that a run would send for the date. Reads only. Raise Refused if there is none, or not any more."""
+    page = ports.store.load(rules.date)
+    look = look_at(page, ports.mailer, rules)
+    step: Step | None = None
+    if settled(page.batch) is None:
+        step = decide(page, look, ports.mailer.now(), rules, Done())
+    match step:
+        case Adopt(campaign) | Build(campaign) | Send(campaign) | Settle(campaign):
+            return campaign
+        case Refuse(reason):
+            raise Refused(reason)
+        case Intend() | Create() | Forget():
+            raise Refused(
+                f"There is no draft of {rules.date} yet: with this source it is made by the run that sends it."
+            )
+        case _:
+            raise Refused(f"{rules.date} needs no mailing any more: it is sent, scheduled or skipped.")
+
+
+def foretell(step: Step, page: Page, look: Look, rules: Rules, ports: Ports) -> Outcome:
     """How a run would end whose first step this is. Raise InvariantBroken for one that no run begins with."""
 
     def say(ending: Ending, text: str, campaign: Campaign | None = None) -> Outcome:
@@ -91,9 +113,9 @@ def foretell(step: Step, page: Page, rules: Rules, ports: Ports) -> Outcome:
             text = f"An earlier send of {_named(campaign)} is not confirmed; it would not be sent again before {earliest}."
             return say(Ending.TEMPORARY, text, campaign)
         case Intend() | Create():
-            return _would_create(rules, ports, say)
+            return _would_create(look, rules, ports, say)
         case Adopt(campaign) | Build(campaign) | Send(campaign):
-            return _would_send(campaign, page, rules, ports, say)
+            return _would_send(campaign, page, look, rules, ports, say)
         case GiveWay() | Forget() | LookAgain():
             raise InvariantBroken(f"{type(step).__name__} cannot be the first step of a rehearsal")
         case _:
@@ -116,12 +138,22 @@ def _already_mailed(campaigns: tuple[Campaign, ...], say: Say) -> Outcome:
     )
 
 
-def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
+def _objected(objected: Objection | None, say: Say, campaign: Campaign | None = None) -> Outcome | None:
+    if objected is None:
+        return None
+    if objected.heals:
+        return say(Ending.TEMPORARY, f"Nothing would be sent now: {objected.said}", campaign)
+    return say(Ending.REFUSED, f"A run would refuse: {objected.said}", campaign)
+
+
+def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     spec = _todays_spec(ports)
     list_id = str(spec.recipients.get("list_id", ""))
     segment = spec.recipients.get("segment_opts")
     saved = segment.get("saved_segment_id") if isinstance(segment, dict) else None
     size = ports.mailer.audience_size(list_id, saved if isinstance(saved, int) else None)
+    if objected := _objected(guarded(rules, ports.mailer, look, list_id, size, spec), say):
+        return objected
     whom = "an unknown number of people" if size is None else f"{size} people"
     if isinstance(segment, dict) and saved is None:
         whom = f"a segment of {whom}"
@@ -130,11 +162,15 @@ def _would_create(rules: Rules, ports: Ports, say: Say) -> Outcome:
     return say(Ending.WOULD_SEND, text)._replace(recipients=size)
 
 
-def _would_send(campaign: Campaign, page: Page, rules: Rules, ports: Ports, say: Say) -> Outcome:
+def _would_send(campaign: Campaign, page: Page, look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     count = campaign.recipient_count
     whom = "an unknown number of people" if count is None else f"{count} people"
-    if rules.source is not Source.DRAFT and page.batch.state is not State.SENDING:
-        _todays_spec(ports)  # refuses as the run would
+    is_written = rules.source is not Source.DRAFT and page.batch.state is not State.SENDING
+    spec = _todays_spec(ports) if is_written else None  # refuses as the run would
+    objected = guarded(rules, ports.mailer, look, campaign.list_id, count, spec)
+    if outcome := _objected(objected, say, campaign):
+        return outcome
+    if is_written:
         return say(Ending.WOULD_SEND, f"Would write {_named(campaign)} anew and send it to {whom}.", campaign)
     checklist = ports.mailer.checklist(campaign.id)
     if checklist.is_ready:

@@ -40,6 +40,7 @@ class Settings:
     recipients_ready_s  how long a created campaign says "recipients not ready"
     clock_offset_s      how far Mailchimp's clock is ahead of this machine's
     api_key             the only key accepted; "" accepts every key of the right form
+    role                what the user whose key it is may do: owner, admin, manager, author or viewer
     """
 
     listing_lag_s: float = 0.0
@@ -48,6 +49,7 @@ class Settings:
     recipients_ready_s: float = 0.0
     clock_offset_s: float = 0.0
     api_key: str = ""
+    role: str = "owner"
 
 
 @dataclass(frozen=True)
@@ -439,7 +441,7 @@ class Account:
 
 
 def _fits(setting: str, value: object) -> bool:
-    if setting == "api_key":
+    if setting in {"api_key", "role"}:
         return isinstance(value, str)
     if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
         return False

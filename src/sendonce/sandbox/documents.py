@@ -28,7 +28,7 @@ def account(one: Account) -> Document:
         "last_name": "Box",
         "username": "sandbox",
         "avatar_url": "",
-        "role": "owner",
+        "role": one.settings.role,
         "member_since": opened,
         "pricing_plan_type": "monthly",
         "first_payment": opened,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sendonce.core.errors import SettingsWrong, WrongUsage
+from sendonce.core.guards import Guards
 from sendonce.core.model import Source
 from sendonce.settings.env_file import EnvFile, example_env, read_env, render_env
 from sendonce.settings.masking import Secret, key_fault, masked, shown
@@ -31,9 +32,11 @@ __all__ = [
     "Settings",
     "environment",
     "example_env",
+    "is_address",
     "load",
     "render_env",
     "settings_table",
+    "where_env_file",
     "working_folder",
     "zone_exists",
 ]
@@ -42,8 +45,10 @@ _JOB_FORM: Final = "[a-z0-9][a-z0-9_-]{0,39}"
 _JOB_WANTED: Final = "1 to 40 of a-z, 0-9, _ and -, the first a letter or digit"
 _PREFIX_FORM: Final = "[a-z]{2,4}[0-9]{1,3}"
 _ID_FORM: Final = "[0-9a-f]{6,20}"
+_ACCOUNT_FORM: Final = "[0-9A-Za-z]{6,40}"
 _URL_FORM: Final = r"http://((?:127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5}))/3\.0"
 _ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>()"',;:\\.]+)+"""
+_PING_URL_FORM: Final = r"https?://[A-Za-z0-9.\[\]:-]+(/[!-~]*)?"
 _HIGHEST_PORT: Final = 65535
 _LOCK_WAIT_OVER_LEASE_S: Final = 15
 
@@ -81,6 +86,7 @@ class Settings(NamedTuple):
     server_prefix: str
     api_host: str
     base_url: str
+    account_id: str
     lease_s: float
     lock_wait_s: float
     timeout_s: float
@@ -97,8 +103,14 @@ class Settings(NamedTuple):
     reply_to: str
     segment_id: int | None
     preview_text: str
+    guards: Guards
     skip_dates: Path | None
     log_file: Path | None
+    is_log_json: bool
+    ping_url: Secret | None
+    metrics_file: Path | None
+    on_sent: tuple[str, ...]
+    on_failure: tuple[str, ...]
     env_file: Path | None
     origins: Mapping[str, str]
     warnings: tuple[str, ...]
@@ -111,6 +123,11 @@ class _Access(NamedTuple):
     prefix: str = ""
     host: str = ""
     url: str = ""
+
+
+def is_address(text: str) -> bool:
+    """Whether it has the form of an email address."""
+    return re.fullmatch(_ADDRESS_FORM, text) is not None
 
 
 def environment() -> Mapping[str, str]:
@@ -133,11 +150,13 @@ def load(
     cwd: Path,
     *,
     needs_mailchimp: bool = True,
+    needs_state: bool = True,
 ) -> Settings:
     """Return settings from flags (`env_file`, `job`), the environment and the `.env`, the stronger first.
 
     `cwd` is where a relative `env_file` and the default `./.env` are looked for, and nothing else. Without
-    `needs_mailchimp` the API key may be missing. Raise WrongUsage if the job's name cannot be one,
+    `needs_mailchimp` the API key may be missing; without `needs_state` so may SENDONCE_STATE, and `state` is then
+    "/", for a command that does not look at it. Raise WrongUsage if the job's name cannot be one,
     SettingsWrong with all faults if anything else cannot be used.
     """
     if job is not None and not re.fullmatch(_JOB_FORM, job):
@@ -145,7 +164,7 @@ def load(
     try:
         file, looked_in = _env_file(env_file, environ, cwd)
     except SettingsWrong as error:
-        raise SettingsWrong(_report([error.message])) from error
+        raise SettingsWrong(_report([error.message]), (error.message,)) from error
     faults, warnings = list(file.faults) if file else [], list(file.warnings) if file else []
     values = _merged(_layers(file, environ, job), faults)
     unknown = sorted(n for n in environ if n.startswith("SENDONCE_") and n not in DOCS and n != ENV_FILE_NAME)
@@ -154,10 +173,10 @@ def load(
         warnings.append(f"The environment has names that are no settings of sendonce: {', '.join(unknown)}.")
     reading = Reading(values, file.spoiled if file else frozenset(), looked_in)
     access = _access(reading, warnings, needs_mailchimp=needs_mailchimp)
-    settings = _settings(reading, access, file, warnings)
+    settings = _settings(reading, access, file, warnings, needs_state=needs_state)
     faults += reading.faults
     if faults:
-        raise SettingsWrong(_report(faults))
+        raise SettingsWrong(_report(faults), tuple(faults))
     return settings
 
 
@@ -167,25 +186,30 @@ def _report(faults: list[str]) -> str:
     return "\n  ".join([f"Nothing was sent: there are {len(faults)} faults in the settings.", *faults])
 
 
+def where_env_file(flag: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """Return where the `.env` is, as `load` finds it; None if there is none, or it is not named as it must be."""
+    named = environ.get(ENV_FILE_NAME, "")
+    if flag is not None:
+        return cwd / flag
+    if named.strip():
+        return Path(named) if Path(named).is_absolute() else None
+    return cwd / ".env" if os.path.lexists(cwd / ".env") else None
+
+
 def _env_file(flag: Path | None, environ: Mapping[str, str], cwd: Path) -> tuple[EnvFile | None, str]:
     """Return the `.env` and, in words, where settings were looked for.
 
     Raise SettingsWrong with the fault alone, not yet a report; only the default `.env` may be missing.
     """
     named = environ.get(ENV_FILE_NAME, "")
-    if flag is not None:
-        path = cwd / flag
-    elif named.strip():
-        path = Path(named)
-        if not path.is_absolute():
-            raise SettingsWrong(
-                f"{ENV_FILE_NAME} (environment): {shown(named)} is relative; "
-                "a path must be absolute when set in the environment"
-            )
-    else:
-        path = cwd / ".env"
-        if not os.path.lexists(path):
-            return None, f"the environment, and there is no {path}"
+    path = where_env_file(flag, environ, cwd)
+    if path is None and named.strip():
+        raise SettingsWrong(
+            f"{ENV_FILE_NAME} (environment): {shown(named)} is relative; "
+            "a path must be absolute when set in the environment"
+        )
+    if path is None:
+        return None, f"the environment, and there is no {cwd / '.env'}"
     if "\0" in str(path):
         raise SettingsWrong(f"The path of the .env, {shown(str(path))}, has a NUL in it")
     return read_env(path), f"the environment or {path}"
@@ -225,7 +249,9 @@ def _merged(layers: list[dict[str, Value]], faults: list[str]) -> dict[str, Valu
     return merged
 
 
-def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings: list[str]) -> Settings:
+def _settings(
+    reading: Reading, access: _Access, file: EnvFile | None, warnings: list[str], *, needs_state: bool
+) -> Settings:
     """Read every setting once; what is wrong is in `reading.faults` afterwards."""
     source = reading.source()
     for name in NEEDED_BY[source]:
@@ -239,15 +265,20 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
             "a run so short can never take over what a run on another machine or in a container left behind."
         )
     segment = reading.matching("SENDONCE_SEGMENT_ID", "[1-9][0-9]{0,11}", "the segment's number, as 12345")
+    ping_url = reading.matching(
+        "SENDONCE_PING_URL", _PING_URL_FORM, "an http:// or https:// URL without spaces"
+    )
+    account_id = reading.matching("MAILCHIMP_ACCOUNT_ID", _ACCOUNT_FORM, "the id that sendonce doctor names")
     id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
     return Settings(
         job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
         zone=reading.zone(),
-        state=_state(reading, warnings),
+        state=_state(reading, warnings, is_needed=needs_state),
         api_key=access.key,
         server_prefix=access.prefix,
         api_host=access.host,
         base_url=access.url,
+        account_id=account_id,
         lease_s=lease_s,
         lock_wait_s=lock_wait_s,
         timeout_s=reading.seconds("SENDONCE_TIMEOUT_SECONDS"),
@@ -264,12 +295,37 @@ def _settings(reading: Reading, access: _Access, file: EnvFile | None, warnings:
         reply_to=reading.matching("SENDONCE_REPLY_TO", _ADDRESS_FORM, "an address, as news@example.com"),
         segment_id=int(segment) if segment else None,
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
+        guards=_guards(reading, account_id),
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
         log_file=reading.path("SENDONCE_LOG_FILE"),
+        is_log_json=reading.matching("SENDONCE_LOG_FORMAT", "text|json", "text or json") == "json",
+        ping_url=Secret(ping_url) if ping_url else None,
+        metrics_file=reading.path("SENDONCE_METRICS_FILE"),
+        on_sent=reading.command("SENDONCE_ON_SENT"),
+        on_failure=reading.command("SENDONCE_ON_FAILURE"),
         env_file=file.path if file else None,
         origins=_origins(reading, access),
         warnings=tuple(warnings),
     )
+
+
+def _guards(reading: Reading, account_id: str) -> Guards:
+    guards = Guards(
+        account_id=account_id,
+        window=reading.window("SENDONCE_WINDOW"),
+        min_recipients=reading.number("SENDONCE_MIN_RECIPIENTS"),
+        max_recipients=reading.number("SENDONCE_MAX_RECIPIENTS"),
+        min_gap_h=reading.hours("SENDONCE_MIN_GAP_HOURS"),
+        html_max_age_h=reading.hours("SENDONCE_HTML_MAX_AGE_HOURS"),
+        checks_placeholders=reading.matching("SENDONCE_REFUSE_PLACEHOLDERS", "yes|no", "yes or no") == "yes",
+    )
+    least, most = guards.min_recipients, guards.max_recipients
+    if least is not None and most is not None and least > most:
+        reading.wrong(
+            "SENDONCE_MAX_RECIPIENTS",
+            f"is less than SENDONCE_MIN_RECIPIENTS ({least}); nothing would ever be sent",
+        )
+    return guards
 
 
 def _origins(reading: Reading, access: _Access) -> dict[str, str]:
@@ -281,11 +337,11 @@ def _origins(reading: Reading, access: _Access) -> dict[str, str]:
     return {doc.name: origins[doc.name] for doc in SETTINGS if doc.name in origins}
 
 
-def _state(reading: Reading, warnings: list[str]) -> Path | StateUrl:
+def _state(reading: Reading, warnings: list[str], *, is_needed: bool) -> Path | StateUrl:
     """Return the folder or the URL, from its setting or its file. Nothing of a URL is shown: it may hold a password."""
     name, file_name = "SENDONCE_STATE", "SENDONCE_STATE_FILE"
     reading.take_from_file(name, file_name, warnings)
-    if file_name not in reading.values and file_name not in reading.spoiled:
+    if is_needed and file_name not in reading.values and file_name not in reading.spoiled:
         reading.require(name)
     value = reading.values.get(name)
     if value is None or "://" not in value.text:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce.core import dates
 from sendonce.core.errors import SettingsWrong
+from sendonce.core.guards import Window
 from sendonce.core.model import Source
 from sendonce.settings.env_file import read_private
 from sendonce.settings.masking import readable, shown
@@ -109,6 +111,49 @@ class Reading:
             return float(text)
         self.wrong(name, f"cannot be used; wanted: seconds from {limits[0]} to {limits[1]}, as 90 or 0.5")
         return otherwise
+
+    def command(self, name: str) -> tuple[str, ...]:
+        """Return a command as its words, the first an absolute path; () if not set. No shell ever sees it."""
+        text = self.text(name)
+        if not text:
+            return ()
+        import shlex  # noqa: PLC0415 settings must stay cheap to import
+
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            self.wrong(
+                name, f"is no command ({error}); wanted: a program and its arguments, quoted as for a shell"
+            )
+            return ()
+        if not words or not words[0].startswith("/"):
+            # cron's PATH is not that of the terminal where it was tried
+            self.wrong(name, "must begin with the absolute path of a program; a shell is not asked")
+            return ()
+        return words
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number from 0; None if not set."""
+        text = self.matching(name, "[0-9]{1,9}", "a whole number, as 100")
+        return int(text) if text else None
+
+    def hours(self, name: str) -> float | None:
+        """Return hours; None if not set."""
+        text = self.matching(name, r"[0-9]{1,5}(\.[0-9]{1,3})?", "hours, as 12 or 0.5")
+        return float(text) if text else None
+
+    def window(self, name: str) -> Window | None:
+        """Return a span of a day; None if not set."""
+        clock = "([01][0-9]|2[0-3]):([0-5][0-9])"
+        text = self.matching(name, f"{clock}-{clock}", "from-to, as 07:00-11:30")
+        if not text:
+            return None
+        opens, closes = (time.fromisoformat(part) for part in text.split("-"))
+        if opens >= closes:
+            # over midnight it would be two dates, and which of them is meant would be a guess
+            self.wrong(name, "ends before it begins; a window lies within one day")
+            return None
+        return Window(opens, closes)
 
     def source(self) -> Source:
         """Return the source of the day's campaign."""

@@ -62,6 +62,11 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         example="http://127.0.0.1:8025/3.0",
     ),
     SettingDoc(
+        "MAILCHIMP_ACCOUNT_ID",
+        "guard: the account that the key must belong to, as `sendonce doctor` names it",
+        example="8d3a3db4d97663a9074efcc16",
+    ),
+    SettingDoc(
         "SENDONCE_JOB",
         "the name of this daily mailing: 1 to 40 of `a-z`, `0-9`, `_` and `-`; "
         "one `.env` file for each job, and one ledger",
@@ -158,6 +163,22 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         "SENDONCE_SEGMENT_ID", "`html`, optional: the number of a segment of the audience", example="12345"
     ),
     SettingDoc("SENDONCE_PREVIEW_TEXT", "`html`, optional: the preview text", example="What happened today"),
+    SettingDoc("SENDONCE_MIN_RECIPIENTS", "guard: to fewer nothing is sent", example="100"),
+    SettingDoc("SENDONCE_MAX_RECIPIENTS", "guard: to more nothing is sent", example="20000"),
+    SettingDoc(
+        "SENDONCE_MIN_GAP_HOURS",
+        "guard: nothing is sent to an audience that got *any* campaign so few hours ago, whoever sent it",
+        example="12",
+    ),
+    SettingDoc(
+        "SENDONCE_WINDOW", "guard: from when to when of the day something may be sent", example="07:00-11:30"
+    ),
+    SettingDoc("SENDONCE_HTML_MAX_AGE_HOURS", "guard, `html`: an older file is not sent", example="20"),
+    SettingDoc(
+        "SENDONCE_REFUSE_PLACEHOLDERS",
+        "guard, `replicate` and `html`: with `yes`, no subject or content with `TODO`, `{{`, `{date` or the like in it",
+        example="yes",
+    ),
     SettingDoc(
         "SENDONCE_SKIP_DATES",
         "a file of dates that are not mailed, one on each line (`2026-12-25 Christmas`, `2026-12-24..2026-12-26`), "
@@ -168,6 +189,30 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         "SENDONCE_LOG_FILE",
         "append one line per event to this file; a log that cannot be written is a warning",
         example="/var/log/sendonce.log",
+    ),
+    SettingDoc(
+        "SENDONCE_LOG_FORMAT", "lines of the log as `text`, or one JSON object each (`json`)", default="text"
+    ),
+    SettingDoc(
+        "SENDONCE_PING_URL",
+        "a ping URL of healthchecks.io or its like: told of the start, of success, and of every other exit code",
+        example="https://hc-ping.com/00000000-0000-0000-0000-000000000000",
+        is_secret=True,
+    ),
+    SettingDoc(
+        "SENDONCE_METRICS_FILE",
+        "metrics for Prometheus' textfile collector, written after every run",
+        example="/var/lib/prometheus/node-exporter/sendonce-daily.prom",
+    ),
+    SettingDoc(
+        "SENDONCE_ON_SENT",
+        "a command for when the day's campaign was sent; no shell; it gets the outcome as JSON on standard input",
+        example="/usr/local/bin/tell-the-editors",
+    ),
+    SettingDoc(
+        "SENDONCE_ON_FAILURE",
+        "a command for every other end but 0; as above",
+        example="/usr/local/bin/call-somebody --urgent",
     ),
 )
 

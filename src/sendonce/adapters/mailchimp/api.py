@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from mailchimp_marketing.api.campaigns_api import CampaignsApi
 from mailchimp_marketing.api.lists_api import ListsApi
 from mailchimp_marketing.api.ping_api import PingApi
+from mailchimp_marketing.api.root_api import RootApi
 
 from sendonce.adapters.mailchimp.wire import Lost, NeverLeft, Reply, Wire
 from sendonce.core.campaigns import (
     Accepted,
+    Account,
     Answer,
     Campaign,
     Checklist,
@@ -72,6 +74,7 @@ class Mailchimp:
         self._campaigns = CampaignsApi(wire.client)
         self._lists = ListsApi(wire.client)
         self._ping = PingApi(wire.client)
+        self._root = RootApi(wire.client)
 
     # -------------------------------------------------------------------------------------------------- reads
 
@@ -86,6 +89,12 @@ class Mailchimp:
     def ping(self) -> None:
         """Check that the key is accepted. Raise CredentialsRejected, NoAnswer or Refused."""
         self._read(self._ping.get, "the API", ("health_status",))
+
+    def account(self) -> Account:
+        """Read which account the key is of, and what it may do. Raise CredentialsRejected, NoAnswer or Refused."""
+        fields = ["account_id", "account_name", "role"]
+        found = self._read(lambda: self._root.get_root(fields=fields), "the account", ("account_id",))
+        return Account(*(_text(found.get(name)) for name in fields))
 
     def listing(self) -> Listing:
         """List all campaigns of the account (or audience), oldest first; NoAnswer if they are not all."""
@@ -269,8 +278,18 @@ class Mailchimp:
             CONTENT_PARTS,
         )
 
+    def send_test(self, campaign_id: str, address: str, *, is_plain: bool) -> None:
+        """POST once: Mailchimp's own test mail of a campaign, to one address. Raises as `create`."""
+        _checked(campaign_id)
+        body = {"test_emails": [address], "send_type": "plaintext" if is_plain else "html"}
+        self._write(
+            lambda: self._campaigns.send_test_email(campaign_id, body),
+            f"send a test mail of campaign {campaign_id}",
+            (),
+        )
+
     def _write(self, call: Callable[[], object], what: str, keys: tuple[str, ...]) -> Reply:
-        """Make one request; the reply is a JSON object that has one of `keys`."""
+        """Make one request; the reply is a JSON object that has one of `keys`, without keys an empty 204."""
         reply = self._wire.exchange(call)
         match reply:
             case NeverLeft(said, is_certificate):
@@ -281,7 +300,8 @@ class Mailchimp:
                 raise NoAnswer(f"It is not known whether Mailchimp did {what}: {said}.")
             case Reply():
                 self._keep_date(reply)
-                if _is_document(reply, keys):
+                is_done = _is_document(reply, keys) if keys else _is_empty_204(reply)
+                if is_done:
                     return reply
                 if reply.status == UNAUTHORIZED:
                     raise self._rejected(reply)
@@ -303,7 +323,7 @@ class Mailchimp:
                 return self._send_answer(reply)
 
     def _send_answer(self, reply: Reply) -> Answer:
-        if reply.status == NO_CONTENT and reply.is_empty:
+        if _is_empty_204(reply):
             return Accepted()
         if reply.status == UNAUTHORIZED:
             return NotSent(No.CREDENTIALS, self._rejected(reply).message)
@@ -323,7 +343,7 @@ class Mailchimp:
 
     def _keep_date(self, reply: Reply) -> None:
         """Take the time from an answer of the API itself: a gateway's page has a clock of its own."""
-        is_api = isinstance(reply.json, dict) or (reply.status == NO_CONTENT and reply.is_empty)
+        is_api = isinstance(reply.json, dict) or _is_empty_204(reply)
         if not is_api or "Date" not in reply.headers:
             return
         try:
@@ -333,6 +353,10 @@ class Mailchimp:
         if self._date is not None and timedelta(0) <= self.now() - date < DATE_GRAIN:
             return  # the same clock, cut off to a whole second: time must not seem to go back
         self._date, self._date_at_s = date, self._clock.monotonic()
+
+
+def _is_empty_204(reply: Reply) -> bool:
+    return reply.status == NO_CONTENT and reply.is_empty
 
 
 def _is_document(reply: Reply, keys: tuple[str, ...]) -> bool:

@@ -138,6 +138,10 @@ class Backend(Protocol):
         """Put a text aside for a person; where it is comes back."""
         ...
 
+    def look(self) -> Sequence[str]:
+        """Whether a ledger could be kept, with nothing made or changed; warnings come back as from `prepare`."""
+        ...
+
     def prepare(self) -> Sequence[str]:
         """Make, or bring up to date, what a ledger needs; warnings come back. What is there stays."""
         ...

@@ -133,7 +133,8 @@ class SharedLease:
                 f"The lease at {self.backend.place} is {describe(holder)}. A live run ends itself at its deadline, so "
                 f"breaking its lease is hardly ever needed. Nothing was changed; --yes breaks it anyway."
             )
-        if not self.backend.give_back(grip.owner.token):
+        # one that has gone by itself is gone as well
+        if not self.backend.give_back(grip.owner.token) and self.backend.grip() is not None:
             raise LeaseBusy(
                 f"The lease at {self.backend.place} has just changed hands. Nothing was changed; look again."
             )

@@ -76,14 +76,16 @@ class SharedLedger:
     def resets(self) -> tuple[Reset, ...]:
         """Return all resets in the order in which they were made; see `LedgerStore`."""
         head = Head(ledgers.VERSION, self._job, self._api, "")
+        found = self._backend.resets()
         with self._naming_the_place():
-            return self._parsed(head, {}, self._backend.resets()).resets()
+            return self._parsed(head, {}, found).resets()
 
     def whole(self) -> Ledger:
         """Return all there is, for a copy. Raises as `batches`."""
         ledgers_read = [self._assembled(rows).ledger for rows in self._backend.pages(FIRST_DAY, LAST_DAY)]
+        found = self._backend.resets()
         with self._naming_the_place():
-            resets = self._parsed(Head(ledgers.VERSION, self._job, self._api, ""), {}, self._backend.resets())
+            resets = self._parsed(Head(ledgers.VERSION, self._job, self._api, ""), {}, found)
             return ledgers.joined([*ledgers_read, resets])
 
     def _page(self, read: _Read, date: str) -> Page:
@@ -139,7 +141,8 @@ class SharedLedger:
             )
         ledger = old.with_batch(batch)
         with self._naming_the_place():
-            return self._write(page, ledger, batches={batch.date: ledger.row(batch.date)})
+            row = ledger.row(batch.date)
+        return self._write(page, ledger, batches={batch.date: row})
 
     def reset(self, page: Page, reset: Reset) -> Page:
         """Forget the batch of `page` and keep it under `resets`; see `LedgerStore`."""
@@ -147,7 +150,8 @@ class SharedLedger:
             raise InvariantBroken(f"the page is that of {page.batch.date}, the reset that of {reset.date}")
         ledger = self._read(page).ledger.with_reset(reset)
         with self._naming_the_place():
-            return self._write(page, ledger, removed=(reset.date,), resets=ledger.reset_rows()[-1:])
+            added = ledger.reset_rows()[-1:]
+        return self._write(page, ledger, removed=(reset.date,), resets=added)
 
     def check(self, page: Page) -> None:
         """Raise ClaimLost unless the claim is ours and the ledger still is `page`."""
@@ -155,9 +159,15 @@ class SharedLedger:
         self._judge(self._backend.check(self._read(page).stamp, token, fence))
 
     def check_writable(self) -> None:
-        """Raise StateUnusable if a later `save` could not be written, ClaimLost if the lease is lost."""
+        """Raise StateUnusable if a later `save` could not be written, ClaimLost if the lease is lost.
+
+        Without a claim, in a rehearsal, the server is only looked at.
+        """
+        if self._claim is None:
+            self._backend.look()
+            return
         self._token()
-        if self._claim is None or not self._claim.renew():
+        if not self._claim.renew():
             self._say_lost()
 
     def rebuild(self, batches: Iterable[Batch]) -> str:

@@ -59,6 +59,14 @@ local head = redis.call('HMGET', KEYS[2], 'stamp', 'fence')
 if tonumber(head[2] or '0') > tonumber(ARGV[2]) then return 'claim lost' end
 if (head[1] or '') ~= ARGV[3] then return 'changed by somebody else' end
 """
+# it writes, though nothing that counts: a primary that has become a replica, and may be behind, refuses that
+_CHECK_ON_PRIMARY: Final = (
+    _CHECK
+    + """
+if head[1] then redis.call('HSET', KEYS[2], 'fence', ARGV[2]) end
+return 'done'
+"""
+)
 _WRITE: Final = (
     """
 local prefix = ARGV[5]
@@ -186,7 +194,7 @@ class RedisBackend:
 
     def check(self, stamp: str, token: str, fence: int) -> Verdict:
         """Whether a write would go through now."""
-        verdict = self._run(f"{_CHECK} return 'done'", ("lease", "head"), token, fence, stamp)
+        verdict = self._run(_CHECK_ON_PRIMARY, ("lease", "head"), token, fence, stamp)
         return Verdict(verdict.decode())
 
     def write(self, stamp: str, token: str, fence: int, change: Change) -> Verdict:
@@ -217,7 +225,11 @@ class RedisBackend:
         return f"the key {key} at {self.place}"
 
     def prepare(self) -> Sequence[str]:
-        """Nothing has to be made; settings of the server with which a ledger does not last are named."""
+        """Nothing has to be made."""
+        return self.look()
+
+    def look(self) -> Sequence[str]:
+        """Name settings of the server with which a ledger does not last."""
         with _translated(self.place):
             self._client.ping()
         try:
@@ -276,13 +288,17 @@ def _of_one(date: str, known: float | None, record: bytes | None) -> dict[str, b
 def _connect(url: str) -> Redis:
     from redis import Redis as _Redis  # noqa: PLC0415 - heavy, and only for who has it
     from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - as above
+    from redis.exceptions import ConnectionError as _ConnectionError  # noqa: PLC0415 - as above
     from redis.retry import Retry  # noqa: PLC0415 - as above
+
+    # not after a wait for an answer: tries to connect and tries of a command multiply
+    tries = Retry(ExponentialBackoff(cap=1, base=0.1), _TRIES_AFTER_THE_FIRST, (_ConnectionError,))
 
     client = _Redis.from_url(
         url,
         socket_timeout=ANSWER_WAIT_S,
         socket_connect_timeout=ANSWER_WAIT_S,
-        retry=Retry(ExponentialBackoff(cap=1, base=0.1), _TRIES_AFTER_THE_FIRST),
+        retry=tries,
         protocol=2,
     )
     # whatever the URL's query says of them: answers are read as bytes here
@@ -324,6 +340,7 @@ _SAYS_NO: Final = (
     ("NOREPLICAS", "too few of its replicas are connected for it to take a write"),
     ("NOPERM", "the user in the URL may not do what is needed (keys sendonce:*, scripts)"),
     ("WRONGTYPE", "a key of ours holds something else: somebody else uses sendonce:* there"),
+    ("Authentication required", "it wants a password, and the URL has none"),
     ("NOAUTH", "it wants a password, and the URL has none"),
     ("WRONGPASS", "it does not accept user and password of the URL"),
     ("invalid username-password", "it does not accept user and password of the URL"),

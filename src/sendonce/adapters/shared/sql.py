@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,15 +129,21 @@ _NOW_MS: Final = {
 }
 _AT_CONNECT: Final = {
     # UNIX_TIMESTAMP reads its argument in the session's zone, where an hour may come twice
-    "mysql": ("SET time_zone = '+00:00'", f"SET innodb_lock_wait_timeout = {ANSWER_WAIT_S}"),
+    # and a machine that is gone, or frozen, in the middle of a step must not hold the lease's row
+    "mysql": (
+        f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {ANSWER_WAIT_S}, wait_timeout = {ANSWER_WAIT_S}",
+    ),
     "sqlite": ("PRAGMA synchronous = FULL",),
     "postgresql": (),
 }
 _AT_BEGIN: Final = {
     # of the transaction, not of the session: a pooler between may give the session to somebody else
+    # the third: a machine that is gone, or frozen, in the middle of a step must not hold the lease's row
     "postgresql": (
-        f"SET LOCAL statement_timeout = '{ANSWER_WAIT_S}s'",
-        f"SET LOCAL lock_timeout = '{ANSWER_WAIT_S}s'",
+        (
+            f"SET LOCAL statement_timeout = '{ANSWER_WAIT_S}s'; SET LOCAL lock_timeout = '{ANSWER_WAIT_S}s'; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{ANSWER_WAIT_S}s'"
+        ),
     ),
     "mysql": (),
     "sqlite": ("BEGIN IMMEDIATE",),
@@ -150,7 +156,15 @@ _ONE_AT_A_TIME: Final = {
 }
 _CONNECT_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
     # no prepared statements: a pooler may run the next transaction on another session
-    "postgresql": {"connect_timeout": ANSWER_WAIT_S, "prepare_threshold": None},
+    "postgresql": {
+        "connect_timeout": ANSWER_WAIT_S,
+        "prepare_threshold": None,
+        # a machine that is gone answers nothing, ever; by default that is noticed after two hours
+        "tcp_user_timeout": 1000 * ANSWER_WAIT_S,
+        "keepalives_idle": ANSWER_WAIT_S,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+    },
     "mysql": {
         "connect_timeout": ANSWER_WAIT_S,
         "read_timeout": 2 * ANSWER_WAIT_S,
@@ -180,15 +194,25 @@ class SqlBackend:
 
     def take(self, owner: Owner, lease_s: float) -> Grip:
         """Take the lease if it is free or expired; see `Backend`."""
+        grip = self._take(owner, lease_s)
+        if grip is None:
+            self._make_lease_row()
+            grip = self._take(owner, lease_s)
+        if grip is None:
+            raise StateUnusable(
+                f"The database at {self.place} does not show us the row of sendonce_leases that it has. Nothing is "
+                f"sent: {_RIGHTS}."
+            )
+        return grip
+
+    def _take(self, owner: Owner, lease_s: float) -> Grip | None:
+        """As `take`; None if the job never had a lease."""
         with self._step() as db:
             grip = self._locked(db)
-            if grip is None:
-                self._make_lease_row(db)
-                grip = self._locked(db)
-            if grip is not None and (grip.owner == owner or (grip.owner.token and grip.left_s > 0)):
+            if grip is None or grip.owner == owner or (grip.owner.token and grip.left_s > 0):
                 return grip
             newest = db.scalar(select(_ledgers.c.fence).where(_ledgers.c.job == self._job)) or 0
-            fence = max(grip.fence if grip else 0, newest) + 1
+            fence = max(grip.fence, newest) + 1
             db.execute(
                 self._lease_row(update(_leases)).values(
                     token=owner.token,
@@ -227,7 +251,8 @@ class SqlBackend:
             grip = self._seen(db)
         return grip if grip and grip.owner.token else None
 
-    def _make_lease_row(self, db: Connection) -> None:
+    def _make_lease_row(self) -> None:
+        """In a step of its own: two that take it in the same one would each hold what the other waits for."""
         row = {
             "job": self._job,
             "token": "",
@@ -237,11 +262,9 @@ class SqlBackend:
             "host": "",
             "pid": 0,
         }
-        try:
-            with db.begin_nested():
-                db.execute(insert(_leases).values(row))
-        except IntegrityError:
-            return  # another run was faster
+        # what is suppressed: another run was faster
+        with self._step() as db, suppress(IntegrityError), db.begin_nested():
+            db.execute(insert(_leases).values(row))
 
     def _locked(self, db: Connection) -> Grip | None:
         """The lease, its row locked until the step ends. The time is asked after the lock was had."""
@@ -385,6 +408,11 @@ class SqlBackend:
                 _MIGRATIONS[version](db)
                 db.execute(delete(_schema))
                 db.execute(insert(_schema).values(id=1, version=version))
+            return _warnings(db, self._kind)
+
+    def look(self) -> Sequence[str]:
+        """What of the server's settings lets a ledger down; StateUnusable without the tables."""
+        with self._step(is_read=True) as db:
             return _warnings(db, self._kind)
 
     def _head(self, db: Connection) -> Head | None:
@@ -569,12 +597,15 @@ _TEXTS: Final = (
 def _code(error: DBAPIError) -> str:
     """The server's own code for an error, "" if it has none."""
     origin: Any = error.orig
+    # first: MySQL's SQLSTATE is one for many faults, and its number says which
+    number = origin.args[0] if origin is not None and origin.args else None
+    if isinstance(number, int):
+        return str(number)
     if state := getattr(origin, "sqlstate", None):
         return str(state)
     if name := getattr(origin, "sqlite_errorname", None):
         return "_".join(str(name).split("_")[:2])
-    number = origin.args[0] if origin is not None and origin.args else None
-    return str(number) if isinstance(number, int) else ""
+    return ""
 
 
 def _refusal(error: DBAPIError, code: str) -> str | None:

@@ -1,0 +1,156 @@
+"""Guards: what must hold beside the protocol before a campaign is sent. Each is off unless it is set.
+
+A guard can forbid a send, never order one. Its refusal names the numbers. Where time heals it, the run ends as
+temporary and a later one sends; else a person must look.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, time, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import tzinfo
+
+
+class Guard(StrEnum):
+    """A guard by the name that `--override` takes."""
+
+    ACCOUNT = "account"
+    WINDOW = "window"
+    RECIPIENTS = "recipients"
+    GAP = "gap"
+    AGE = "age"
+    PLACEHOLDERS = "placeholders"
+
+
+class Window(NamedTuple):
+    """From when to when of a day, in the job's zone, a campaign may be sent."""
+
+    opens: time
+    closes: time
+
+
+class Guards(NamedTuple):
+    """The guards that are set. `passed`: those that somebody has this run pass."""
+
+    account_id: str = ""
+    window: Window | None = None
+    min_recipients: int | None = None
+    max_recipients: int | None = None
+    min_gap_h: float | None = None
+    html_max_age_h: float | None = None
+    checks_placeholders: bool = False
+    passed: frozenset[Guard] = frozenset()
+
+    @property
+    def counts_recipients(self) -> bool:
+        """Whether anybody asks how many there are."""
+        return self.min_recipients is not None or self.max_recipients is not None
+
+
+NO_GUARDS = Guards()
+
+
+class Mailed(NamedTuple):
+    """The campaign that an audience got last."""
+
+    id: str
+    title: str
+    at: datetime
+
+
+class Facts(NamedTuple):
+    """What the guards judge. None: not known, or not asked because no guard wants it.
+
+    `now` is Mailchimp's time; `texts` are subject and content of a campaign that sendonce made.
+    """
+
+    now: datetime
+    account_id: str | None = None
+    recipients: int | None = None
+    last_mailed: Mailed | None = None
+    made_at: datetime | None = None
+    texts: tuple[str, ...] = ()
+
+
+class Objection(NamedTuple):
+    """Why a campaign is not sent now. `heals`: time alone puts it right."""
+
+    guard: Guard
+    said: str
+    heals: bool = False
+
+
+PLACEHOLDERS = ("TODO", "FIXME", "XXX", "{{", "}}", "{date", "{job", "Lorem ipsum")
+"""What stands in a text that is not finished. `*|…|*` are Mailchimp's own merge tags, and fine."""
+
+
+def objection(guards: Guards, facts: Facts, zone: tzinfo) -> Objection | None:
+    """The first objection that nobody passed, one that a person must look at before one that time heals."""
+    found = [said for said in _objections(guards, facts, zone) if said.guard not in guards.passed]
+    return min(found, key=lambda said: said.heals, default=None)
+
+
+def _objections(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
+    if guards.account_id and facts.account_id is not None and facts.account_id != guards.account_id:
+        yield Objection(
+            Guard.ACCOUNT,
+            f'The key is of account "{facts.account_id}", not of "{guards.account_id}" (MAILCHIMP_ACCOUNT_ID).',
+        )
+    yield from _of_window(guards, facts, zone)
+    if guards.counts_recipients:
+        yield from _of_recipients(guards, facts.recipients)
+    if guards.min_gap_h is not None and facts.last_mailed is not None:
+        last, gap = facts.last_mailed, timedelta(hours=guards.min_gap_h)
+        if facts.now - last.at < gap:
+            ago_h = (facts.now - last.at).total_seconds() / 3600
+            yield Objection(
+                Guard.GAP,
+                f'This audience got "{last.title}" ({last.id}) {ago_h:.1f} hours ago; '
+                f"SENDONCE_MIN_GAP_HOURS is {guards.min_gap_h:g}.",
+                heals=True,
+            )
+    if guards.html_max_age_h is not None and facts.made_at is not None:
+        age_h = (facts.now - facts.made_at).total_seconds() / 3600
+        if age_h > guards.html_max_age_h:
+            yield Objection(
+                Guard.AGE,
+                f"The HTML file is {age_h:.1f} hours old; SENDONCE_HTML_MAX_AGE_HOURS is {guards.html_max_age_h:g}.",
+            )
+    if guards.checks_placeholders:
+        for mark in PLACEHOLDERS:
+            if any(mark in text for text in facts.texts):
+                yield Objection(Guard.PLACEHOLDERS, f'Subject or content still has "{mark}" in it.')
+                return
+
+
+def _of_window(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
+    if guards.window is None:
+        return
+    local = facts.now.astimezone(zone)
+    opens, closes = guards.window
+    if opens <= local.time() < closes:
+        return
+    # before it opens a later run sends; once it is closed, no later run of this day does
+    yield Objection(
+        Guard.WINDOW,
+        f"It is {local:%H:%M}, and SENDONCE_WINDOW is {opens:%H:%M}-{closes:%H:%M}; --outside-window sends all the same.",
+        heals=local.time() < opens,
+    )
+
+
+def _of_recipients(guards: Guards, recipients: int | None) -> Iterator[Objection]:
+    least, most = guards.min_recipients, guards.max_recipients
+    if recipients is None:
+        yield Objection(Guard.RECIPIENTS, "Mailchimp does not say how many recipients there are.")
+    elif least is not None and recipients < least:
+        yield Objection(
+            Guard.RECIPIENTS, f"There are {recipients} recipients; SENDONCE_MIN_RECIPIENTS is {least}."
+        )
+    elif most is not None and recipients > most:
+        yield Objection(
+            Guard.RECIPIENTS, f"There are {recipients} recipients; SENDONCE_MAX_RECIPIENTS is {most}."
+        )
