@@ -530,8 +530,13 @@ def of_crontabs(
     report: Report, unread: Iterable[tuple[str, str]], left_out: Iterable[str], *, is_told_otherwise: bool
 ) -> Iterator[Finding]:
     """What starts the job. `is_told_otherwise`: failures are heard of by a ping or a command, too."""
+    unread = list(unread)
     for flaw in report.flaws:
-        is_note = flaw.is_note or (flaw.id == "crontab-silenced" and is_told_otherwise)
+        is_note = (
+            flaw.is_note
+            or (flaw.id == "crontab-silenced" and is_told_otherwise)
+            or (flaw.id == "crontab-none" and bool(unread))  # the line may be where we may not look
+        )
         yield note(flaw.id, flaw.fact, flaw.remedy) if is_note else fault(flaw.id, flaw.fact, flaw.remedy)
     for path in left_out:
         yield fault(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from support.ordinary_desk import OrdinaryDesk
     from support.sandbox import Sandbox
 
 # one with a change of clocks in which it is not near midnight: the day must not end while a test runs
@@ -471,6 +472,31 @@ def test_a_crontab_command_that_hangs_does_not_hold_the_doctor(tmp_path: Path, s
     (folder / "crontab").chmod(0o755)
     told = json.loads(it.desk.run("doctor", "--json", environ={"PATH": f"{folder}:/usr/bin:/bin"}).out)
     assert "crontab -l could not be looked at: it does not answer." in [f["fact"] for f in told["findings"]]
+
+
+def test_what_an_ordinary_user_may_not_read_is_a_note_and_no_trouble(ordinary_desk: OrdinaryDesk) -> None:
+    root, secret = (
+        ordinary_desk.folder,
+        "*/10 8-11 * * * root /secret/bin/sendonce --env-file /secret/x.env send-batch\n",
+    )
+    (root / "etc/cron.d").mkdir(parents=True)
+    (root / "var/spool/cron/crontabs").mkdir(parents=True)
+    (root / "secret/bin").mkdir(parents=True)
+    (root / "etc/cron.d/other").write_text(secret)
+    (root / "etc/crontab").write_text(LINE)
+    ordinary_desk.give()
+    for name in ("etc/crontab", "var/spool/cron/crontabs", "secret"):
+        (root / name).chmod(0)
+    try:
+        told = ordinary_desk.run("doctor", "--root", str(root), "--json")
+        findings = {f["id"]: f for f in json.loads(told.out)["findings"]}
+        assert findings["crontab-unread"]["fact"] == "/etc/crontab could not be looked at: Permission denied."
+        # the line may be in there
+        assert findings["crontab-none"]["level"] == "note"
+        assert told.code == 0
+    finally:
+        for name in ("etc/crontab", "var/spool/cron/crontabs", "secret"):
+            (root / name).chmod(0o755)
 
 
 def test_a_silenced_line_is_a_note_where_a_ping_tells_of_failures(tmp_path: Path, sandbox: Sandbox) -> None:

@@ -95,7 +95,7 @@ def _as_cron() -> ExitCode:
     import pwd
     import subprocess
 
-    from sendonce.report import write
+    from sendonce.report import complain, write
 
     try:
         user = pwd.getpwuid(os.getuid())
@@ -118,7 +118,13 @@ def _as_cron() -> ExitCode:
     )
     if shared.is_json and ended.stdout:  # wrong usage has no document
         write(1, json.dumps({**json.loads(ended.stdout), "as_cron": told}) + "\n")
-    return ExitCode(ended.returncode) if ended.returncode in set(ExitCode) else ExitCode.BUG
+    if ended.returncode in set(ExitCode):
+        return ExitCode(ended.returncode)
+    # 126, 127: the shell has said why on standard error
+    said = f"Cron's shell could not start sendonce (exit {ended.returncode}). Write its whole path, as above."
+    shared.voice.document("doctor", ExitCode.REFUSED, outcome="error", message=said, as_cron=told)
+    complain(said)
+    return ExitCode.REFUSED
 
 
 @cli.command()
