@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_wide = is_full or os.environ.get("SENDONCE_TEST_WIDE") == "1"
     left_out = {"full": not is_full, "wide": not is_wide}
     for item in items:
-        if "mariadb" in item.name:  # the third SQL server, which no wheel brings
+        if _is_the_same_once_more(item):
             item.add_marker("wide")
     items[:] = [
         item
@@ -71,6 +71,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("system") is not None and not MAY_CHANGE_THE_MACHINE:
             item.add_marker(skip)
+
+
+def _is_the_same_once_more(item: pytest.Item) -> bool:
+    """A process test on another server or of another source than one that always runs.
+
+    `replicate` differs from `html` in where its content comes from; MariaDB is the third SQL server, and no wheel
+    brings it.
+    """
+    if "mariadb" in item.name:
+        return True
+    is_of_replicate = "/process/" in item.nodeid and "replicate" in item.name
+    is_of_postgresql = "test_several_servers" in item.nodeid and "postgresql" in item.name
+    return is_of_replicate or is_of_postgresql
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 from base64 import b64encode
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,12 +41,14 @@ def test_a_file_becomes_a_campaign_for_the_audience(tmp_path: Path) -> None:
     """Settings from the configuration, content from the file, nothing else."""
     path = tmp_path / "day.html"
     path.write_text("<p>Größe ✉️</p>\r\n", encoding="utf-8", newline="")
+    os.utime(path, (1_767_592_800, 1_767_592_800))  # 2026-01-05 06:00 UTC
     assert html_spec(path) == Spec(
         type="regular",
         recipients={"list_id": LIST_ID},
         settings=SETTINGS,
         tracking={},
         content=Content(html="<p>Größe ✉️</p>\r\n", plain_text=""),
+        made_at=datetime(2026, 1, 5, 6, 0, tzinfo=UTC),
     )
 
 
