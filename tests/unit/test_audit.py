@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from sendonce.core.audit import Finding, merge, rebuild, verify
+from sendonce.core.audit import Finding, arrival, merge, rebuild, verify
 from sendonce.core.campaigns import Campaign
 from sendonce.core.ledger import empty
-from sendonce.core.model import Attempt, Batch, Entry, State
+from sendonce.core.model import Attempt, Batch, Ending, Entry, State
 
 PATTERN = "Digest {date}"
 JOB = "digest"
@@ -315,3 +316,66 @@ def test_a_merged_ledger_can_be_written_and_is_in_the_order_of_its_dates() -> No
     merged = merge(old, new)
     assert [b.date for b in merged] == [DAY, "2026-12-01", "2026-12-03"]
     assert empty(JOB, "us19.api.mailchimp.com").rebuilt(merged).batches() == merged
+
+
+# ------------------------------------------------------------------------------------------------------------ arrival
+
+
+def arrived(*campaigns: Campaign) -> tuple[Ending, str]:
+    """Return what `check` makes of these, in Berlin."""
+    outcome = arrival(campaigns, DAY, KEY, ZoneInfo("Europe/Berlin"))
+    return outcome.ending, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "ending", "text"),
+    [
+        ([campaign()], Ending.FOUND_SENT, '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent, 4812 emails.'),
+        (
+            [campaign(status="sending", emails_sent=0)],
+            Ending.FOUND_SENT,
+            '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sending, 0 emails so far.',
+        ),
+        (
+            [campaign(status="sending"), campaign(B, "save")],
+            Ending.FOUND_SENT,
+            '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sending.',
+        ),
+        (
+            [campaign(emails_sent=0)],
+            Ending.ALARM,
+            '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent, 0 emails: it was mailed to nobody.',
+        ),
+        (
+            [campaign(emails_sent=None)],
+            Ending.ALARM,
+            '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent: it was mailed to nobody.',
+        ),
+        (
+            [campaign(status="sending"), campaign(B)],
+            Ending.ALARM,
+            "2026-11-30: more than one campaign was mailed: bbbbbb (sent), aaaaaa (sending).",
+        ),
+        ([], Ending.REFUSED, '2026-11-30: not sent: there is no campaign named "Digest 2026-11-30".'),
+        (
+            [campaign(title="Digest 2026-11-29")],
+            Ending.REFUSED,
+            '2026-11-30: not sent: there is no campaign named "Digest 2026-11-30".',
+        ),
+        (
+            [campaign(status="save"), campaign(B, "schedule"), campaign("cccccc", "paused")],
+            Ending.REFUSED,
+            '2026-11-30: not sent: "Digest 2026-11-30" (bbbbbb) is scheduled for 2026-11-30 09:00+01:00; '
+            '"Digest 2026-11-30" (aaaaaa) is a draft; "Digest 2026-11-30" (cccccc) is "paused" in Mailchimp.',
+        ),
+        (
+            [campaign(status="schedule", send_time=None)],
+            Ending.REFUSED,
+            '2026-11-30: not sent: "Digest 2026-11-30" (aaaaaa) is "schedule" in Mailchimp.',
+        ),
+    ],
+)
+def test_only_what_is_sent_or_being_sent_once_has_left(
+    campaigns: list[Campaign], ending: Ending, text: str
+) -> None:
+    assert arrived(*campaigns) == (ending, text)
