@@ -365,8 +365,10 @@ def arrived(*campaigns: Campaign) -> tuple[Ending, str]:
         (
             [campaign(status="save"), campaign(B, "schedule"), campaign("cccccc", "paused")],
             Ending.REFUSED,
-            '2026-11-30: not sent: "Digest 2026-11-30" (bbbbbb) is scheduled for 2026-11-30 09:00+01:00; '
-            '"Digest 2026-11-30" (aaaaaa) is a draft; "Digest 2026-11-30" (cccccc) is "paused" in Mailchimp.',
+            (
+                '2026-11-30: not sent: "Digest 2026-11-30" (bbbbbb) is scheduled for 2026-11-30 09:00+01:00; '
+                '"Digest 2026-11-30" (aaaaaa) is a draft; "Digest 2026-11-30" (cccccc) is "paused" in Mailchimp.'
+            ),
         ),
         (
             [campaign(status="schedule", send_time=None)],
