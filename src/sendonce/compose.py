@@ -159,7 +159,7 @@ def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
 def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
     """One run: lease, protocol, release. `say_last` prints if the deadline ends the run from its own thread."""
     from sendonce.adapters.signals import deadline, stop_on_signals
-    from sendonce.core.errors import SendonceError, Stopped
+    from sendonce.core.errors import NotRecorded, SendonceError, Stopped
 
     lease = job.lease()
     give_up_at_s = job.clock.monotonic() + job.settings.deadline_s
@@ -174,6 +174,8 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
                 lease.abandon()
             else:
                 said = run.last_words(over) or said
+        except NotRecorded as fault:
+            said = fault.message  # it says that the run was ended, and what may have left
         except SendonceError as fault:
             said = f"{said} {fault.message}"
         job.log.note("deadline", said=said)
@@ -374,6 +376,17 @@ def mailchimp(job: Job) -> Mailchimp:
     return _Mailchimp(wire, job.clock, job.log, list_id=s.list_id, timeout_s=s.timeout_s, key_from=key_from)
 
 
+def mailchimp_of_account(job: Job) -> Mailchimp:
+    """Mailchimp, for what believes it without a run. Raise Refused if the key is of another account than it must be."""
+    from sendonce.core.guards import of_account
+
+    mailer = mailchimp(job)
+    guards = job.settings.guards
+    if guards.account_id and (objected := of_account(guards, mailer.account().id)):
+        raise Refused(objected.said)
+    return mailer
+
+
 def source(job: Job, mailer: Mailchimp, day: date) -> CampaignSource | None:
     """Where the day's campaign comes from; None where a person makes it."""
     from sendonce.adapters.sources import Copy, HtmlFile
@@ -450,6 +463,11 @@ def skip(job: Job, days: Sequence[date], *, reason: str) -> list[str]:
         if gone := [p.batch for p in pages if p.batch.state in {State.SENDING, State.SENT}]:
             which = ", ".join(f"{batch.date} is {batch.state.value}" for batch in gone)
             raise Refused(f"Nothing was changed: {which}. What is sent, or may have been, cannot be skipped.")
+        if planned := [p.batch.date for p in pages if p.batch.main and p.batch.main.scheduled_for]:
+            raise Refused(
+                f"Nothing was changed: {', '.join(planned)} is scheduled in Mailchimp, which would mail it all the same. "
+                "Unschedule it there first."
+            )
         new = [
             day.isoformat()
             for day, page in zip(days, pages, strict=True)
@@ -467,7 +485,7 @@ def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[]
     from sendonce.core.audit import rebuild as rebuilt
     from sendonce.core.errors import LedgerDamaged
 
-    mailer = mailchimp(job)
+    mailer = mailchimp_of_account(job)
     listing = mailer.listing()
     told = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
 
@@ -498,7 +516,17 @@ def verify(job: Job) -> tuple[int, tuple[audit.Finding, ...]]:
 
 def at_another_place(job: Job, place: Path | StateUrl) -> tuple[Job, str]:
     """The same job with its ledger in another place, and that place for people. Raise StateUnusable as a run would."""
-    api = job.settings.api_host or job.ledger().whole().api
+    source = job.ledger().whole()
+    if source.job != job.settings.job:
+        raise Refused(f"That ledger is the one of job {source.job}, not of {job.settings.job}.")
+    api = job.settings.api_host or source.api
+    if not api:
+        raise Refused("There is no ledger to copy.")
+    if source.api != api:
+        raise Refused(
+            f"The ledger is the memory of {source.api}, and the settings say {api}: copied, it would silence the mail "
+            "of another account. Copy it with the settings that it was made with."
+        )
     if place == job.settings.state:
         raise WrongUsage("That is where the ledger is already.")
     settings = job.settings._replace(state=place, api_host=api)
@@ -511,19 +539,25 @@ def prepared(job: Job) -> FileLedger | SharedLedger:
     return job.ledger()
 
 
-def copy_ledger(job: Job, target: Job) -> tuple[int, str]:
+def copy_ledger(job: Job, target: Job, *, may_replace: bool) -> tuple[int, str]:
     """Copy the ledger; how many batches, and where the one that was there is kept. Both leases are held meanwhile.
 
-    Raise LeaseBusy while a run is at work at either place, StateUnusable if what is read back is not the same.
+    Raise LeaseBusy while a run is at work at either place, Refused if there is a ledger already that may not be
+    replaced, StateUnusable if what is read back is not the same.
     """
     from sendonce.core.errors import StateUnusable
 
     with _held(job, "copy the ledger"), _held(target, "copy the ledger") as lease:
         source = job.ledger().whole()
         store = target.ledger(lease)
+        if not may_replace and store.batches():
+            raise Refused(
+                "There is a ledger of the job already. Say --yes to have it kept aside and replaced."
+            )
         kept = store.replace(lambda _: source)
         there = store.whole()
-        if (there.rows(), there.reset_rows()) != (source.rows(), source.reset_rows()):
+        same = [(one.job, one.api, one.rows(), one.reset_rows()) for one in (source, there)]
+        if same[0] != same[1]:
             raise StateUnusable(
                 "What was copied does not read back the same. The ledger that was copied is as it was: keep "
                 "SENDONCE_STATE as it is."
@@ -580,7 +614,7 @@ def check(job: Job, day: date) -> Outcome:
     from sendonce.core.audit import arrival
 
     rule = rules(job, day)
-    return arrival(mailchimp(job).listing().campaigns, rule.date, rule.title_key, rule.zone)
+    return arrival(mailchimp_of_account(job).listing().campaigns, rule.date, rule.title_key, rule.zone)
 
 
 class Explained(NamedTuple):

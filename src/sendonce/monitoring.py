@@ -14,7 +14,7 @@ from sendonce.core.model import Ending
 from sendonce.exits import ExitCode, code_of, code_of_ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sendonce.adapters.clock import SystemClock
     from sendonce.adapters.log import Log
@@ -49,7 +49,7 @@ class Monitor:
 
     def started(self) -> None:
         """Say that a run has begun, to whoever measures how long it takes."""
-        self._ping("/start", "")
+        self._without_harm("The ping", lambda: self._ping("/start", ""))
 
     @contextmanager
     def told_of_faults(self, day: str) -> Iterator[None]:
@@ -66,15 +66,26 @@ class Monitor:
         self._tell(Told(outcome.date, outcome.ending.value, code_of_ending(outcome.ending), *about))
 
     def _tell(self, told: Told) -> None:
-        if told.code == ExitCode.OK:
-            self._ping("", _line(told, self._settings.job))
-        else:
-            self._ping(f"/{told.code}", _line(told, self._settings.job))
-        self._write_metrics(told)
-        if told.code != ExitCode.OK:
-            self._call("SENDONCE_ON_FAILURE", self._settings.on_failure, told)
+        is_good = told.code == ExitCode.OK
+        self._without_harm("The metrics", lambda: self._write_metrics(told))
+        what = "" if is_good else f"/{told.code}"
+        self._without_harm("The ping", lambda: self._ping(what, _line(told, self._settings.job)))
+        if not is_good:
+            self._without_harm(
+                "SENDONCE_ON_FAILURE",
+                lambda: self._call("SENDONCE_ON_FAILURE", self._settings.on_failure, told),
+            )
         elif told.ending in SENT_NOW:
-            self._call("SENDONCE_ON_SENT", self._settings.on_sent, told)
+            self._without_harm(
+                "SENDONCE_ON_SENT", lambda: self._call("SENDONCE_ON_SENT", self._settings.on_sent, told)
+            )
+
+    def _without_harm(self, what: str, do: Callable[[], None]) -> None:
+        """Do it; whatever goes wrong is a warning. Nothing here may stop a mail, or change how a run ended."""
+        try:
+            do()
+        except Exception as fault:  # noqa: BLE001 - as it says
+            self._log.warn(f"{what} went wrong: {type(fault).__name__}.")
 
     def _ping(self, what: str, body: str) -> None:
         if self._settings.ping_url is None:

@@ -158,6 +158,8 @@ def make_state(settings: Settings) -> tuple[str, list[str]]:
 def place_of(to: str | None, to_file: Path | None) -> Path | StateUrl:
     """A place for a ledger, as `--to` names it or a file does. Raise WrongUsage, SettingsWrong as `load` does."""
     text = read_private(working_folder() / to_file).text.strip() if to_file else state_of(to or "")
+    if to_file and "://" not in text:
+        raise WrongUsage("The file of --to-file holds no URL.")
     if "://" not in text:
         return working_folder() / text
     url = read_url(text)

@@ -28,6 +28,13 @@ RRULE:FREQ=YEARLY
 SUMMARY:Christmas
 END:VEVENT
 BEGIN:VEVENT
+UID:3
+DTSTAMP:20200101T000000Z
+DTSTART;VALUE=DATE:20260601
+STATUS:CANCELLED
+SUMMARY:Strike
+END:VEVENT
+BEGIN:VEVENT
 UID:2
 DTSTAMP:20200101T000000Z
 DTSTART;VALUE=DATE:20260501
@@ -72,6 +79,7 @@ def test_a_list_of_dates_has_single_ones_spans_names_and_comments(
         ("2031-12-27", None),
         ("2026-05-01", "Labour Day"),
         ("2027-05-01", None),
+        ("2026-06-01", None),
     ],
 )
 def test_a_calendar_has_events_that_recur_and_last(tmp_path: Path, day: str, why: str | None) -> None:
@@ -85,6 +93,10 @@ def test_a_calendar_has_events_that_recur_and_last(tmp_path: Path, day: str, why
         ("2026-02-30", "line 1: '2026-02-30' is not clear"),
         ("2026-12-26..2026-12-24", "line 1: '2026-12-26..2026-12-24' is not clear"),
         ("2026-12-24..Christmas", "is not clear"),
+        ("2026-12-24 .. 2026-12-26", "is not clear"),
+        ("2026-12-24 - 2026-12-26", "is not clear"),
+        ("2026-12-24 to 2026-12-26", "is not clear"),
+        ("2026-12-24 2026-12-25", "is not clear"),
         ("２026-12-24", "is not clear"),
         (b"\xff\xfe2\x00", "it is not UTF-8"),
         ("BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:nonsense\n", "is not a calendar that can be read"),

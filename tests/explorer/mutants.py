@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class RecordsAfterSend(Run):
     """Posts first, and writes "about to send" when the answer is there: a crash in between leaves no trace."""
 
-    def _send(self, campaign: Campaign) -> tuple[Outcome, Batch]:
+    def _send(self, campaign: Campaign, look: Look) -> tuple[Outcome, Batch]:
         answer = self._mailer.send(campaign.id)
         (entry,) = (e._replace(requested_at=NOW) for e in self._batch.campaigns)
         self._write(self._batch._replace(state=State.SENDING, campaigns=(entry,)))

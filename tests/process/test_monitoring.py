@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,36 @@ def test_a_service_that_is_away_changes_nothing(make_desk: Callable[..., Desk]) 
     told = desk.send()
     assert (told.code, desk.deliveries()) == (0, 1)
     assert "did not arrive: ConnectionRefusedError" in told.err
+
+
+def test_what_is_no_web_server_at_all_stops_no_mail(make_desk: Callable[..., Desk]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_says_nonsense, args=(server,), daemon=True).start()
+        desk = make_desk(
+            SENDONCE_PING_URL=f"http://127.0.0.1:{server.getsockname()[1]}/x", SENDONCE_METRICS_FILE="/"
+        )
+        desk.prepare()
+        told = desk.send()
+    assert (told.code, desk.deliveries()) == (0, 1)
+    assert "did not arrive: BadStatusLine" in told.err
+    assert "The metrics went wrong: ValueError." in told.err
+
+
+def _says_nonsense(server: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"SSH-2.0-nonsense\r\n")
+
+
+def test_a_url_with_a_port_that_is_none_stops_no_mail(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk(SENDONCE_PING_URL="http://127.0.0.1:none/x")
+    desk.prepare()
+    assert (desk.send().code, desk.deliveries()) == (0, 1)
 
 
 # ---- metrics ----

@@ -137,6 +137,30 @@ def test_several_dates_are_skipped_at_once_and_none_if_one_of_them_is_sent(desk:
     assert desk.record("2026-01-07")["reason"].startswith("Strike (")
 
 
+def test_a_date_that_mailchimp_has_scheduled_cannot_be_skipped(desk: Desk) -> None:
+    desk.sandbox.add_draft(f"Digest {DAY}", status="schedule", send_time=f"{DAY}T09:00:00+00:00")
+    assert desk.send().code == 0
+    refused = desk.run("ledger", "skip", "--date", DAY, "--reason", "x")
+    assert (refused.code, "is scheduled in Mailchimp" in refused.err) == (1, True)
+
+
+def test_a_ledger_of_the_sandbox_is_not_copied_to_where_it_would_silence_the_real_mail(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    to = ("ledger", "copy", "--to", f"sqlite:///{tmp_path}/x.db")
+    desk.write_env(MAILCHIMP_API_URL=None)
+    refused = desk.run(*to)
+    assert (refused.code, "would silence the mail" in refused.err) == (1, True)
+    desk.write_env(MAILCHIMP_API_URL=desk.sandbox.url)
+    assert desk.run(*to).code == 0
+    again = desk.run(*to)
+    assert (again.code, "Without a terminal say --yes" in again.err) == (2, True)
+    assert desk.run(*to, "--yes").code == 0
+    assert desk.run("ledger", "copy", "--to", str(desk.state)).code == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sendonce.core.errors import NoAnswer
-from sendonce.core.guards import NO_GUARDS, Facts, Guard, Guards, Mailed, Window, objection
+from sendonce.core.errors import NoAnswer, Refused
+from sendonce.core.guards import NO_GUARDS, Facts, Guard, Guards, Mailed, Window, objection, of_account
 from sendonce.core.model import Ending, Source, State
-from support.world import ACCOUNT, LIST, START, World, before, spec_of, unclear, world_of
+from sendonce.core.rehearse import draft_of
+from support.world import ACCOUNT, LIST, START, World, before, meanwhile, spec_of, unclear, world_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 11, 30, 11, 0, tzinfo=UTC)
@@ -29,16 +30,16 @@ def said(guards: Guards, **facts: Any) -> tuple[str, bool] | None:
 
 
 def test_without_guards_nothing_is_objected_to() -> None:
-    assert said(NO_GUARDS, account_id="x", recipients=0, texts=("TODO",)) is None
+    assert said(NO_GUARDS, recipients=0, texts=("TODO",)) is None
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (datetime(2026, 11, 30, 5, 59, 59, tzinfo=UTC), "06:59"),
+        (datetime(2026, 11, 30, 5, 59, 59, tzinfo=UTC), "not open yet"),
         (datetime(2026, 11, 30, 6, 0, tzinfo=UTC), None),
         (datetime(2026, 11, 30, 10, 29, 59, tzinfo=UTC), None),
-        (datetime(2026, 11, 30, 10, 30, tzinfo=UTC), "11:30"),
+        (datetime(2026, 11, 30, 10, 30, tzinfo=UTC), "closed"),
     ],
 )
 def test_a_window_is_in_the_jobs_zone_from_its_first_minute_to_before_its_last(
@@ -49,8 +50,8 @@ def test_a_window_is_in_the_jobs_zone_from_its_first_minute_to_before_its_last(
         assert found is None
         return
     assert found is not None
-    text = f"It is {expected}, and SENDONCE_WINDOW is 07:00-11:30; --outside-window sends all the same."
-    assert found == (text, expected == "06:59")
+    text = f"SENDONCE_WINDOW is 07:00-11:30, and {expected}; --outside-window sends all the same."
+    assert found == (text, expected == "not open yet")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_one_limit_alone_leaves_the_other_side_open(limits: dict[str, Any]) -> N
 def test_an_audience_that_got_a_campaign_lately_waits(hours: float, is_too_soon: bool) -> None:
     last = Mailed("abc", "Flash sale", NOON - timedelta(hours=hours))
     found = said(Guards(min_gap_h=6), last_mailed=last)
-    text = 'This audience got "Flash sale" (abc) 5.9 hours ago; SENDONCE_MIN_GAP_HOURS is 6.'
+    text = 'This audience got "Flash sale" (abc) at 2026-11-30 06:06; SENDONCE_MIN_GAP_HOURS is 6.'
     assert found == ((text, True) if is_too_soon else None)
     assert said(Guards(min_gap_h=6)) is None
 
@@ -89,14 +90,19 @@ def test_an_audience_that_got_a_campaign_lately_waits(hours: float, is_too_soon:
 @pytest.mark.parametrize(("hours", "is_too_old"), [(20, False), (20.1, True), (-5, False)])
 def test_an_old_file_is_refused(hours: float, is_too_old: bool) -> None:
     found = said(Guards(html_max_age_h=20), made_at=NOON - timedelta(hours=hours))
-    text = "The HTML file is 20.1 hours old; SENDONCE_HTML_MAX_AGE_HOURS is 20."
+    text = "The HTML file is of 2026-11-29 15:54; SENDONCE_HTML_MAX_AGE_HOURS is 20."
     assert found == ((text, False) if is_too_old else None)
     assert said(Guards(html_max_age_h=20)) is None
 
 
 def test_a_key_of_another_account_is_refused() -> None:
-    assert said(Guards(account_id="mine"), account_id="mine") is None
-    assert said(Guards(account_id="mine"), account_id="") == (
+    guards = Guards(account_id="mine")
+    assert of_account(guards, "mine") is None
+    assert of_account(NO_GUARDS, "mine") is None
+    assert of_account(guards._replace(passed=frozenset({Guard.ACCOUNT})), "") is None
+    found = of_account(guards, "")
+    assert found is not None
+    assert (found.said, found.heals) == (
         'The key is of account "", not of "mine" (MAILCHIMP_ACCOUNT_ID).',
         False,
     )
@@ -166,7 +172,7 @@ def test_a_guard_that_time_heals_is_temporary_and_a_later_run_sends(source: Sour
     world = guarded(Guards(window=Window(time(9), time(10))), source)
     told = world.rehearse()
     assert (told.code, told.ending) == (75, Ending.TEMPORARY)
-    assert "Nothing would be sent now: It is 08:0" in told.message
+    assert "Nothing would be sent now: SENDONCE_WINDOW is 09:00-10:00, and not open yet" in told.message
     ended = world.run()
     assert (ended.code, ended.posts) == (75, ())
     assert world.record().state is State.READY
@@ -188,7 +194,7 @@ def test_any_campaign_of_the_audience_counts_for_the_gap_and_none_of_another_aud
     ended = world.run()
     assert (ended.code, ended.posts) == (75, ())
     assert '"Flash sale"' in ended.message
-    assert "2.0 hours ago" in ended.message
+    assert "at 2026-11-30 06:00" in ended.message
     world.pass_time(10 * 3600)
     assert world.run().code == 0
 
@@ -198,14 +204,59 @@ def test_the_account_is_asked_only_if_it_matters() -> None:
     ended = world.run()
     assert (ended.code, "mailer.account" in ended.calls) == (0, True)
     other = guarded(Guards(account_id="another", min_recipients=1))
+    told = other.rehearse()
+    assert (told.code, "The key is of account" in told.message) == (1, True)
+    with pytest.raises(Refused, match="The key is of account"):
+        draft_of(other.rules(), other.begin().ports)
     assert (other.run().code, other.deliveries()) == (1, 0)
+
+
+def test_what_another_account_has_sent_under_the_title_is_not_the_days() -> None:
+    world = guarded(Guards(account_id="another"))
+    world.account.mail(world.account.campaigns["ffffff"])
+    ended = world.run()
+    assert (ended.code, world.record().state) == (1, State.REFUSED)
+    assert "mailer.listing" not in ended.calls
+
+
+def test_recipients_are_counted_once_mailchimp_has_counted_them() -> None:
+    world = guarded(Guards(max_recipients=100))
+    world.account.audience, world.account.ready_from_s = 0, 20.0
+    world.account.later.append((20.0, lambda: setattr(world.account, "audience", 4812)))
+    ended = world.run()
+    assert (ended.code, ended.posts) == (1, ())
+    assert "There are 4812 recipients" in ended.message
+
+
+@pytest.mark.parametrize("act", ["delete", "mail"])
+def test_a_draft_that_is_gone_or_mailed_while_it_is_counted_is_looked_at_anew(act: str) -> None:
+    world = guarded(Guards(max_recipients=10_000))
+    made = world.account.campaigns["ffffff"]
+    ended = world.run(on={"mailer.checklist": [meanwhile(lambda: getattr(world.account, act)(made))]})
+    assert ended.posts == ()
+    assert (ended.code, world.deliveries()) == ((1, 0) if act == "delete" else (0, 1))
+
+
+def test_a_condition_is_not_counted_before_there_is_a_campaign() -> None:
+    world = guarded(Guards(max_recipients=100), Source.HTML)
+    world.spec = replace(
+        spec_of(), recipients={"list_id": LIST, "segment_opts": {"match": "all", "conditions": []}}
+    )
+    assert world.rehearse().ending is Ending.WOULD_SEND
+
+
+def test_a_draft_that_is_not_ready_is_not_judged_by_guards_yet() -> None:
+    world = guarded(Guards(max_recipients=100))
+    world.account.not_ready = ("No subject",)
+    assert "does not call" in world.rehearse().message
+    assert "does not call" in world.run().message
     assert "mailer.account" not in guarded(Guards(min_recipients=1)).run().calls
 
 
 def test_an_old_file_and_an_unfinished_one_are_refused_before_a_send() -> None:
     old = guarded(Guards(html_max_age_h=20), Source.HTML)
     old.spec = replace(spec_of(), made_at=START - timedelta(hours=30))
-    assert "The HTML file is 30.0 hours old" in old.run().message
+    assert "The HTML file is of 2026-11-29 02:00" in old.run().message
     assert old.deliveries() == 0
     unfinished = guarded(Guards(checks_placeholders=True), Source.HTML)
     unfinished.spec = spec_of(subject_line="News of {date}")

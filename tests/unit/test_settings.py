@@ -842,6 +842,20 @@ def test_a_state_url_may_stand_in_a_file(tmp_path: Path) -> None:
     assert "hunter2" not in repr(state)
 
 
+@pytest.mark.parametrize(
+    "text", ["redis:/:hunter2@host/0", "host=db password=hunter2 dbname=x", "postgresql:hunter2@h/db"]
+)
+def test_what_was_meant_as_a_url_is_neither_a_folder_nor_shown(text: str, tmp_path: Path) -> None:
+    message = fault_of(GOOD, tmp_path, SENDONCE_STATE=text)
+    assert "SENDONCE_STATE (environment): the value looks like a URL" in message
+    assert "hunter2" not in message
+    file = written(tmp_path / "url", text)
+    values = {name: value for name, value in GOOD.items() if name != "SENDONCE_STATE"}
+    message = fault_of(values | {"SENDONCE_STATE_FILE": str(file)}, tmp_path)
+    assert "SENDONCE_STATE_FILE" in message
+    assert "hunter2" not in message
+
+
 def test_a_state_and_a_file_for_it_in_one_source_are_a_fault(tmp_path: Path) -> None:
     assert "are both set; leave one" in fault_of(GOOD | {"SENDONCE_STATE_FILE": "url"}, tmp_path)
 

@@ -45,7 +45,8 @@ def skipped(path: Path, day: date) -> str | None:
 def _read_line(path: Path, number: int, written: str) -> tuple[date, date, str]:
     match = re.fullmatch(_LINE, written)
     first, last = (_date(match[name]) if match else None for name in ("first", "last"))
-    if match is None or first is None or (match["last"] and (last is None or last < first)):
+    is_odd = match is not None and re.match(r"\.\.|-|to\b|.*[0-9]{4}-[0-9]{2}-[0-9]{2}", match["name"] or "")
+    if match is None or is_odd or first is None or (match["last"] and (last is None or last < first)):
         raise SettingsWrong(
             f"Nothing was sent: SENDONCE_SKIP_DATES, {path} line {number}: {written!a} is not clear; {_WANTED}."
         )
@@ -79,7 +80,8 @@ def _in_calendar(path: Path, text: str, day: date) -> str | None:
             f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is not a calendar that can be read ({error}). Export it "
             "anew, or write the dates into a file, one on each line."
         ) from None
-    named = (str(event.get("SUMMARY", "")).strip() for event in events)
+    held = [event for event in events if str(event.get("STATUS", "")).upper() != "CANCELLED"]
+    named = (str(event.get("SUMMARY", "")).strip() for event in held)
     return next((name or _NAMELESS for name in named), None)
 
 

@@ -206,12 +206,13 @@ def ledger_copy(to: str | None, to_file: Path | None, *, yes: bool) -> ExitCode:
         raise WrongUsage("Say where to, with --to or with --to-file.")
     job = shared.open_job(needs_mailchimp=False)
     target, shown = compose.at_another_place(job, setup.place_of(to, to_file))
-    if (there := len(compose.prepared(target).batches())) and not yes:
+    there = len(compose.prepared(target).batches())
+    if there and not yes:
         confirm(
             f"{shown} has a ledger of job {job.settings.job} already, with {there} batches. Replace it?",
             is_agreed=yes,
         )
-    copied, kept = compose.copy_ledger(job, target)
+    copied, kept = compose.copy_ledger(job, target, may_replace=yes or there > 0)
     text = f"{copied} batches were copied to {shown}, and each was read back the same."
     text += f" What was there is kept as {kept}." if kept else ""
     shared.voice.document(

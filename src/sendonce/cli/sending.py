@@ -75,8 +75,11 @@ def send_batch(
     monitor = compose.monitor(job)
     with monitor.told_of_faults(when.isoformat()):
         outcome = _sent(job, when, monitor, is_waiting=wait)
-    monitor.ended(outcome, compose.tries(job, outcome.date))
-    return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
+    code = shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
+    known = len(job.log.warnings)
+    monitor.ended(outcome, compose.tries(job, outcome.date))  # others may take their time: it is said by now
+    shared.voice.warnings(job.log.warnings[known:])
+    return code
 
 
 def _sent(job: compose.Job, day: date, monitor: Monitor, *, is_waiting: bool) -> Outcome:

@@ -47,7 +47,7 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
-from sendonce.core.guards import NO_GUARDS, Facts, Mailed, objection
+from sendonce.core.guards import NO_GUARDS, Facts, Mailed, objection, of_account
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
 
 if TYPE_CHECKING:
@@ -111,6 +111,11 @@ def _last_mailed(campaigns: Iterable[Campaign]) -> dict[str, Mailed]:
     return found
 
 
+def other_account(rules: Rules, mailer: Mailer) -> Objection | None:
+    """What there is against the account that the key is of; None if nothing, or if any account will do."""
+    return of_account(rules.guards, mailer.account().id) if rules.guards.account_id else None
+
+
 def guarded(
     rules: Rules, mailer: Mailer, look: Look, list_id: str, recipients: int | None, spec: Spec | None
 ) -> Objection | None:
@@ -123,7 +128,6 @@ def guarded(
         texts = (str(spec.settings.get("subject_line", "")), spec.content.html, spec.content.plain_text)
     facts = Facts(
         now=mailer.now(),
-        account_id=mailer.account().id if guards.account_id else None,
         recipients=recipients,
         last_mailed=look.last_mailed.get(list_id),
         made_at=None if spec is None else spec.made_at,
@@ -231,12 +235,17 @@ class Run:
             return ""
         outcome, batch = self._stopped(why, page.batch)
         if settled(page.batch) is None:
-            self._store.save(page, self._with_attempt(batch, outcome.ending.value, outcome.message))
+            try:
+                self._store.save(page, self._with_attempt(batch, outcome.ending.value, outcome.message))
+            except (Unusable, Temporary) as fault:
+                raise NotRecorded(f"{outcome.message} This could not be recorded: {fault.message}") from fault
         return outcome.message
 
     # ------------------------------------------------------------------------------------ look, decide, perform
 
     def _steps(self) -> tuple[Outcome, Batch]:
+        if objected := other_account(self._rules, self._mailer):
+            return self._refused(objected.said)
         self._read_earlier()
         look = self._look()
         while True:
@@ -291,7 +300,7 @@ class Run:
                     self._clock.sleep(LOOK_PAUSE_S)  # the last look came out too early: never in a tight loop
                 return self._look()
             case Send(campaign):
-                return self._objected(campaign, look) or self._send(campaign)
+                return self._send(campaign, look)
             case _:
                 assert_never(step)
 
@@ -388,10 +397,18 @@ class Run:
         reason = f"Campaign {campaign.id} is not sent: {objected.said}"
         return self._temporary(reason) if objected.heals else self._refused(reason, campaign)
 
-    def _send(self, campaign: Campaign) -> Look | tuple[Outcome, Batch]:
+    def _send(self, campaign: Campaign, look: Look) -> Look | tuple[Outcome, Batch]:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
+        if self._rules.guards != NO_GUARDS:
+            # only now Mailchimp has counted the recipients, and some minutes may have passed
+            counted = self._mailer.campaign(campaign.id)
+            if counted is None or not counted.is_draft:
+                return self._look()
+            if objected := self._objected(counted, look):
+                return objected
+            campaign = counted
         main = _entry(campaign, self._batch)
         entry = main._replace(
             requested_at=self._mailer.now(),

@@ -1,6 +1,7 @@
 """Guards: what must hold beside the protocol before a campaign is sent. Each is off unless it is set.
 
-A guard can forbid a send, never order one. Its refusal names the numbers. Where time heals it, the run ends as
+A guard can forbid a send, never order one. Its refusal names the numbers, and says the same each time: what was said
+once is not said again with -q. Where time heals it, the run ends as
 temporary and a later one sends; else a person must look.
 """
 
@@ -69,7 +70,6 @@ class Facts(NamedTuple):
     """
 
     now: datetime
-    account_id: str | None = None
     recipients: int | None = None
     last_mailed: Mailed | None = None
     made_at: datetime | None = None
@@ -84,8 +84,16 @@ class Objection(NamedTuple):
     heals: bool = False
 
 
-PLACEHOLDERS = ("TODO", "FIXME", "XXX", "{{", "}}", "{date", "{job", "Lorem ipsum")
+PLACEHOLDERS = ("TODO", "FIXME", "XXX", "{{", "{date", "{job", "Lorem ipsum")
 """What stands in a text that is not finished. `*|…|*` are Mailchimp's own merge tags, and fine."""
+
+
+def of_account(guards: Guards, account_id: str) -> Objection | None:
+    """What there is against the account of the key. Asked first: what another account shows says nothing of the date."""
+    if not guards.account_id or account_id == guards.account_id or Guard.ACCOUNT in guards.passed:
+        return None
+    said = f'The key is of account "{account_id}", not of "{guards.account_id}" (MAILCHIMP_ACCOUNT_ID).'
+    return Objection(Guard.ACCOUNT, said)
 
 
 def objection(guards: Guards, facts: Facts, zone: tzinfo) -> Objection | None:
@@ -95,31 +103,19 @@ def objection(guards: Guards, facts: Facts, zone: tzinfo) -> Objection | None:
 
 
 def _objections(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
-    if guards.account_id and facts.account_id is not None and facts.account_id != guards.account_id:
-        yield Objection(
-            Guard.ACCOUNT,
-            f'The key is of account "{facts.account_id}", not of "{guards.account_id}" (MAILCHIMP_ACCOUNT_ID).',
-        )
     yield from _of_window(guards, facts, zone)
     if guards.counts_recipients:
         yield from _of_recipients(guards, facts.recipients)
     if guards.min_gap_h is not None and facts.last_mailed is not None:
         last, gap = facts.last_mailed, timedelta(hours=guards.min_gap_h)
         if facts.now - last.at < gap:
-            ago_h = (facts.now - last.at).total_seconds() / 3600
             yield Objection(
                 Guard.GAP,
-                f'This audience got "{last.title}" ({last.id}) {ago_h:.1f} hours ago; '
+                f'This audience got "{last.title}" ({last.id}) at {last.at.astimezone(zone):%Y-%m-%d %H:%M}; '
                 f"SENDONCE_MIN_GAP_HOURS is {guards.min_gap_h:g}.",
                 heals=True,
             )
-    if guards.html_max_age_h is not None and facts.made_at is not None:
-        age_h = (facts.now - facts.made_at).total_seconds() / 3600
-        if age_h > guards.html_max_age_h:
-            yield Objection(
-                Guard.AGE,
-                f"The HTML file is {age_h:.1f} hours old; SENDONCE_HTML_MAX_AGE_HOURS is {guards.html_max_age_h:g}.",
-            )
+    yield from _of_age(guards, facts, zone)
     if guards.checks_placeholders:
         for mark in PLACEHOLDERS:
             if any(mark in text for text in facts.texts):
@@ -135,11 +131,22 @@ def _of_window(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection
     if opens <= local.time() < closes:
         return
     # before it opens a later run sends; once it is closed, no later run of this day does
+    is_early = local.time() < opens
     yield Objection(
         Guard.WINDOW,
-        f"It is {local:%H:%M}, and SENDONCE_WINDOW is {opens:%H:%M}-{closes:%H:%M}; --outside-window sends all the same.",
-        heals=local.time() < opens,
+        f"SENDONCE_WINDOW is {opens:%H:%M}-{closes:%H:%M}, and "
+        f"{'not open yet' if is_early else 'closed'}; --outside-window sends all the same.",
+        heals=is_early,
     )
+
+
+def _of_age(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
+    if guards.html_max_age_h is None or facts.made_at is None:
+        return
+    if facts.now - facts.made_at > timedelta(hours=guards.html_max_age_h):
+        made_at = f"{facts.made_at.astimezone(zone):%Y-%m-%d %H:%M}"
+        said = f"The HTML file is of {made_at}; SENDONCE_HTML_MAX_AGE_HOURS is {guards.html_max_age_h:g}."
+        yield Objection(Guard.AGE, said)
 
 
 def _of_recipients(guards: Guards, recipients: int | None) -> Iterator[Objection]:

@@ -438,6 +438,8 @@ def _is_open(raw: Mapping[str, Any]) -> bool:
             return True
         case State.SENT:
             return main.get("emails_sent") is None
+        case State.SKIPPED:
+            return False  # a person's matter, whatever Mailchimp does
         case _:
             return main.get("scheduled_for") is not None
 

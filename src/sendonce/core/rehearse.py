@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from sendonce.core.batch import (
@@ -11,6 +12,7 @@ from sendonce.core.batch import (
     local_time,
     look_at,
     mailed_earlier,
+    other_account,
     with_alarms,
     without,
 )
@@ -55,6 +57,8 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
     if (already := settled(page.batch)) is not None:
         return already
     ports.store.check_writable()
+    if other := other_account(rules, ports.mailer):
+        return Outcome(Ending.REFUSED, rules.date, f"{other.said} A run would refuse.")
     earlier = mailed_earlier(page, ports.mailer, ports.witness)
     alarms = [alarm for batch, campaign in earlier if (alarm := alarm_of_earlier(batch, campaign))]
     look = look_at(page, ports.mailer, rules)
@@ -68,6 +72,8 @@ def rehearse(rules: Rules, ports: Ports) -> Outcome:
 
 def draft_of(rules: Rules, ports: Ports) -> Campaign:
     """The draft that a run would send for the date. Reads only. Raise Refused if there is none, or not any more."""
+    if other := other_account(rules, ports.mailer):
+        raise Refused(other.said)
     page = ports.store.load(rules.date)
     look = look_at(page, ports.mailer, rules)
     step: Step | None = None
@@ -152,6 +158,10 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     segment = spec.recipients.get("segment_opts")
     saved = segment.get("saved_segment_id") if isinstance(segment, dict) else None
     size = ports.mailer.audience_size(list_id, saved if isinstance(saved, int) else None)
+    if isinstance(segment, dict) and saved is None:
+        # how many a condition leaves nobody knows before there is a campaign
+        uncounted = rules.guards._replace(min_recipients=None, max_recipients=None)
+        rules = replace(rules, guards=uncounted)
     if objected := _objected(guarded(rules, ports.mailer, look, list_id, size, spec), say):
         return objected
     whom = "an unknown number of people" if size is None else f"{size} people"
@@ -167,13 +177,15 @@ def _would_send(campaign: Campaign, page: Page, look: Look, rules: Rules, ports:
     whom = "an unknown number of people" if count is None else f"{count} people"
     is_written = rules.source is not Source.DRAFT and page.batch.state is not State.SENDING
     spec = _todays_spec(ports) if is_written else None  # refuses as the run would
-    objected = guarded(rules, ports.mailer, look, campaign.list_id, count, spec)
-    if outcome := _objected(objected, say, campaign):
-        return outcome
+    objected = _objected(guarded(rules, ports.mailer, look, campaign.list_id, count, spec), say, campaign)
     if is_written:
+        if objected:
+            return objected
         return say(Ending.WOULD_SEND, f"Would write {_named(campaign)} anew and send it to {whom}.", campaign)
     checklist = ports.mailer.checklist(campaign.id)
     if checklist.is_ready:
+        if objected:
+            return objected
         return say(
             Ending.WOULD_SEND,
             f"Would send {_named(campaign)} to {whom}; Mailchimp's checklist is ready.",

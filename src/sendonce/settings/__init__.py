@@ -344,6 +344,15 @@ def _state(reading: Reading, warnings: list[str], *, is_needed: bool) -> Path | 
     if is_needed and file_name not in reading.values and file_name not in reading.spoiled:
         reading.require(name)
     value = reading.values.get(name)
+    if (
+        value is not None
+        and "://" not in value.text
+        and re.match(r"[a-z0-9+.-]+:|.*password\s*=", value.text)
+    ):
+        reading.faults.append(
+            f"{name} ({value.origin}): the value looks like a URL and has no ://, or is a DSN"
+        )
+        return Path("/")
     if value is None or "://" not in value.text:
         return reading.path(name) or Path("/")
     from sendonce.settings.state_url import read_url  # noqa: PLC0415 - a folder needs nothing of it

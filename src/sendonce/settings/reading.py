@@ -67,6 +67,10 @@ class Reading:
             self.wrong(file_name, f"cannot be used: {error.message}")
             return False
         warnings.extend(file.warnings)
+        if name == "SENDONCE_STATE" and "://" not in file.text:
+            # it is not shown: what was meant as a URL may hold a password
+            self.wrong(file_name, "holds no URL")
+            return False
         self.values[name] = Value(file.text.removesuffix("\n").removesuffix("\r"), origin, path.parent)
         return True
 

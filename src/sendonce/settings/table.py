@@ -208,11 +208,13 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         "SENDONCE_ON_SENT",
         "a command for when the day's campaign was sent; no shell; it gets the outcome as JSON on standard input",
         example="/usr/local/bin/tell-the-editors",
+        is_secret=True,
     ),
     SettingDoc(
         "SENDONCE_ON_FAILURE",
         "a command for every other end but 0; as above",
         example="/usr/local/bin/call-somebody --urgent",
+        is_secret=True,
     ),
 )
 

@@ -276,6 +276,8 @@ class SqlBackend:
         if row is None:
             return None
         left_s = (row.expires_ms - self._now_ms(db)) / 1000
+        if left_s > row.lease_ms / 1000 + 1:
+            left_s = 0.0  # the server's clock was set back: without this a dead holder could keep it for days
         return Grip(Owner(row.token, row.host, row.pid), row.fence, row.lease_ms / 1000, left_s)
 
     def _lease_row(self, statement: Any) -> Any:
@@ -488,7 +490,7 @@ class SqlBackend:
                 f"The database at {self.place} could not be reached, or did not answer in time "
                 f"({type(error.orig).__name__}{f' {code}' if code else ''}). Run again when it is back, that is safe."
             ) from None
-        except (ArgumentError, NoSuchModuleError, ValueError, TypeError) as error:
+        except (ArgumentError, NoSuchModuleError, ValueError, TypeError, RuntimeError) as error:
             raise StateUnusable(
                 f"{self.place} cannot be used as SENDONCE_STATE ({type(error).__name__}). Nothing is sent: wanted is "
                 "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, mysql+pymysql://… or sqlite:////PATH."
