@@ -556,7 +556,14 @@ def test_a_runner_frozen_right_before_its_post_wakes_after_another_has_sent_and_
 ) -> None:
     place = new_place(kind, tmp_path)
     frozen, other = (
-        SharedDesk(tmp_path / name, sandbox, source, place=place, SENDONCE_LISTING_SECONDS="0")
+        SharedDesk(
+            tmp_path / name,
+            sandbox,
+            source,
+            place=place,
+            SENDONCE_LISTING_SECONDS="0",
+            SENDONCE_SETTLE_SECONDS="30",
+        )
         for name in ("frozen", "other")
     )
     frozen.prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sendonce.core.errors import Stopped
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-LAST_WORDS_S = 15
-"""How long a run past its deadline may take to record and release; a stalled disk must not hold it."""
+LAST_WORDS_S = 30
+"""How long a run past its deadline may take to record and release; a stalled disk or server must not hold it."""
+NO_WORDS = (
+    b"This run was ended by its own deadline, and could not record or say what it had done: its disk or server does not "
+    b"answer. Run again, that is safe: Mailchimp is asked first.\n"
+)
 
 
 class Signals:
@@ -81,14 +85,17 @@ def undisturbed() -> Iterator[None]:
 def deadline(seconds: float, last_words: Callable[[], None], exit_code: int) -> Iterator[None]:
     """End the process with `exit_code` after so many seconds, whatever the main thread hangs in.
 
-    `last_words` is called on a thread of its own before, and is not waited for longer than 15 s, which is more
-    than a ledger write may take.
+    `last_words` is called on a thread of its own before, and is not waited for longer than 30 s, which is more
+    than a ledger write and the release of a lease may take.
     """
 
     def end() -> None:
         words = threading.Thread(target=last_words, daemon=True)
         words.start()
         words.join(LAST_WORDS_S)
+        if words.is_alive():
+            with suppress(OSError):
+                os.write(2, NO_WORDS)
         os._exit(exit_code)
 
     timer = threading.Timer(seconds, end)
