@@ -100,7 +100,10 @@ def wrongs(report: Report) -> dict[tuple[str, str], str]:
 # --- it passes
 
 
-@pytest.mark.parametrize("source", ["draft", "html", pytest.param("replicate", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "source",
+    ["draft", pytest.param("html", marks=pytest.mark.wide), pytest.param("replicate", marks=pytest.mark.full)],
+)
 def test_a_quick_drill_hits_each_step_and_finds_one_delivery_each_time(source: str, tmp_path: Path) -> None:
     ended = run(tmp_path, "--quick", "--json", "--source", source)
     assert (ended.code, ended.err) == (0, "")
