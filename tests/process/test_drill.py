@@ -102,7 +102,11 @@ def wrongs(report: Report) -> dict[tuple[str, str], str]:
 
 @pytest.mark.parametrize(
     "source",
-    ["draft", pytest.param("html", marks=pytest.mark.wide), pytest.param("replicate", marks=pytest.mark.full)],
+    [
+        "draft",
+        pytest.param("html", marks=pytest.mark.wide),
+        pytest.param("replicate", marks=pytest.mark.full),
+    ],
 )
 def test_a_quick_drill_hits_each_step_and_finds_one_delivery_each_time(source: str, tmp_path: Path) -> None:
     ended = run(tmp_path, "--quick", "--json", "--source", source)
