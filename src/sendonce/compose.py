@@ -98,6 +98,8 @@ class Job(NamedTuple):
 
 def shared_backend(url: StateUrl, job: str) -> Backend:
     """The server that keeps lease and ledger. Raise StateUnusable if its driver is not installed."""
+    import sys
+
     from sendonce.core.errors import StateUnusable
 
     try:
@@ -111,7 +113,7 @@ def shared_backend(url: StateUrl, job: str) -> Backend:
     except ImportError as error:
         raise StateUnusable(
             f"SENDONCE_STATE is {url.place}, and what talks to it is not installed ({error.name}). Nothing was sent: run "
-            f"pip install 'sendonce[{url.extra}]'"
+            f"{sys.executable} -m pip install 'sendonce[{url.extra}]'"
         ) from None
 
 
@@ -626,6 +628,7 @@ class Explained(NamedTuple):
     campaigns: tuple[Campaign, ...]
     next_run: Outcome
     zone: tzinfo
+    is_at_work: bool
 
 
 def explain(job: Job, day: date) -> Explained:
@@ -638,7 +641,9 @@ def explain(job: Job, day: date) -> Explained:
     look = look_at(page, mailchimp(job), rule)
     next_run = already_settled(job, day) or rehearse(job, day)
     resets = tuple(reset for reset in store.resets() if reset.date == rule.date)
-    return Explained(page.batch, resets, lock_status(job)[0], look.campaigns(), next_run, rule.zone)
+    lease, holder = lock_status(job)
+    is_at_work = holder is not None and holder["standing"] == "live"
+    return Explained(page.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work)
 
 
 def examine(settings: Settings, root: Path, *, is_job_named: bool) -> list[Finding]:

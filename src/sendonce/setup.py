@@ -130,14 +130,17 @@ def refuse_overriding(values: Mapping[str, str], environ: Mapping[str, str], pat
         )
 
 
-def state_of(text: str) -> str:
-    """A `--state` as a setting: a URL as it is, a path made absolute. Raise WrongUsage for one with a password."""
+def state_of(text: str, *, instead: str = "--set SENDONCE_STATE_FILE=FILE") -> str:
+    """A `--state` as a setting: a URL as it is, a path made absolute. Raise WrongUsage for one with a password.
+
+    `instead` is how a file is named here.
+    """
     if "://" not in text:
         return str(working_folder() / text)
     if re.search("://[^/?#]*:[^/?#]*@|password=", text):
         raise WrongUsage(
             "A URL with a password does not belong on the command line, where every user of the machine sees it. "
-            "Put it into a file of your own (chmod 600) and say --set SENDONCE_STATE_FILE=FILE."
+            f"Put it into a file of your own (chmod 600) and say {instead}."
         )
     return text
 
@@ -157,7 +160,11 @@ def make_state(settings: Settings) -> tuple[str, list[str]]:
 
 def place_of(to: str | None, to_file: Path | None) -> Path | StateUrl:
     """A place for a ledger, as `--to` names it or a file does. Raise WrongUsage, SettingsWrong as `load` does."""
-    text = read_private(working_folder() / to_file).text.strip() if to_file else state_of(to or "")
+    text = (
+        read_private(working_folder() / to_file).text.strip()
+        if to_file
+        else state_of(to or "", instead="--to-file FILE")
+    )
     if to_file and "://" not in text:
         raise WrongUsage("The file of --to-file holds no URL.")
     if "://" not in text:

@@ -180,6 +180,8 @@ def explain(day: str | None) -> ExitCode:
     told = compose.explain(job, when)
     zone = job.settings.zone
     advice, words = _advice(told.next_run, when, job.today())
+    if told.is_at_work:
+        advice, words = "A run is at work: wait for it. Who it is:", ["lock", "status"]
     command = " ".join([own_command(), *_named(job), *words])
     shared.voice.document(
         "explain",
@@ -225,6 +227,8 @@ def _advice(outcome: Outcome, day: date, today: date) -> tuple[str, list[str]]:
             return "A person must look; nothing is sent again by itself. All that is on record:", show
         case Ending.SCHEDULED:
             return "Nothing, Mailchimp sends it. Afterwards, whether it did:", ["check", "--date", str(day)]
+        case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN if day > today:
+            return "Put that right in time; what a run would do then:", [*send, "--early", "--dry-run"]
         case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
             return "Put that right; then see what a run would do:", [*send, "--dry-run"]
         case Ending.FOUND_SENT:

@@ -218,7 +218,12 @@ def ledger_copy(to: str | None, to_file: Path | None, *, yes: bool) -> ExitCode:
     shared.voice.document(
         "ledger copy", ExitCode.OK, batches=copied, to=shown, kept=kept or None, message=text
     )
-    shared.voice.result(f"{text} Set SENDONCE_STATE to it to use it.")
+    setting = (
+        f"SENDONCE_STATE={to}"
+        if to_file is None
+        else f"SENDONCE_STATE_FILE={to_file.absolute()}, and no SENDONCE_STATE"
+    )
+    shared.voice.result(f"{text} To use it, set {setting}.")
     shared.voice.warnings(warnings_of(job))
     return ExitCode.OK
 

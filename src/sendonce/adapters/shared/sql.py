@@ -490,7 +490,7 @@ class SqlBackend:
                 f"The database at {self.place} could not be reached, or did not answer in time "
                 f"({type(error.orig).__name__}{f' {code}' if code else ''}). Run again when it is back, that is safe."
             ) from None
-        except (ArgumentError, NoSuchModuleError, ValueError, TypeError, RuntimeError) as error:
+        except (ArgumentError, NoSuchModuleError, ValueError, TypeError) as error:
             raise StateUnusable(
                 f"{self.place} cannot be used as SENDONCE_STATE ({type(error).__name__}). Nothing is sent: wanted is "
                 "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, mysql+pymysql://… or sqlite:////PATH."
