@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -32,11 +34,11 @@ def test_a_guard_refuses_until_somebody_passes_it_and_that_is_on_record(
 
 
 def test_a_closed_window_is_passed_by_name(make_desk: Callable[..., Desk]) -> None:
-    desk = make_desk(SENDONCE_WINDOW="00:00-00:01")
+    # hours away from now, whenever this runs
+    is_near_three = 2 <= datetime.now(ZoneInfo("Europe/Berlin")).hour <= 3
+    desk = make_desk(SENDONCE_WINDOW="12:00-12:01" if is_near_three else "03:00-03:01")
     desk.prepare()
-    # in the minute after midnight in Berlin this sends: so be it
-    if desk.send().code == 0:
-        pytest.skip("the window is open just now")
+    assert desk.send().code in {1, 75}
     assert desk.deliveries() == 0
     assert desk.send("--outside-window").code == 0
     assert desk.deliveries() == 1
