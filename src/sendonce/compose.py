@@ -13,7 +13,7 @@ from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, WrongUsage
-from sendonce.core.model import Ending, Outcome, State, settled
+from sendonce.core.model import Ending, Glance, Outcome, State, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sendonce.core.batch import Ports, Run
     from sendonce.core.campaigns import Campaign
     from sendonce.core.decide import Rules
-    from sendonce.core.model import Attempt, Batch, Reset
+    from sendonce.core.model import Attempt, Batch, Pause, Reset
     from sendonce.core.ports import CampaignSource
     from sendonce.doctor import Finding
     from sendonce.monitoring import Monitor
@@ -49,11 +49,16 @@ class Job(NamedTuple):
     run: str
     passing: str = ""
 
-    def today(self) -> date:
-        """The date it is in the job's time zone."""
+    @property
+    def zone(self) -> tzinfo:
+        """The job's time zone."""
         from zoneinfo import ZoneInfo
 
-        return self.clock.now().astimezone(ZoneInfo(self.settings.zone)).date()
+        return ZoneInfo(self.settings.zone)
+
+    def today(self) -> date:
+        """The date it is in the job's time zone."""
+        return self.clock.now().astimezone(self.zone).date()
 
     def day(self, text: str | None, *, early: bool = False) -> date:
         """The date that is meant, today if none is given. Raise WrongUsage for a future one without `early`."""
@@ -133,17 +138,23 @@ def random_hex(size_bytes: int) -> str:
     return os.urandom(size_bytes).hex()
 
 
-def already_settled(job: Job, day: date) -> Outcome | None:
-    """What can be answered without Mailchimp: the date is sent or skipped. None if there is work to do."""
-    batch = job.ledger().batch(day.isoformat())
-    outcome = settled(batch)
+def already_settled(job: Job, day: date, *, as_of: date | None = None) -> Outcome | None:
+    """What can be answered without Mailchimp: the date is sent or skipped, the job paused. None if there is work to do.
+
+    `as_of` is the date of the run that is asked about, if not today.
+    """
+    seen = job.ledger().glance(day.isoformat())
+    today = (as_of or job.today()).isoformat()
+    outcome = settled(seen, today)
     # what may have been sent already is looked after on a holiday, too
-    if outcome is not None or job.settings.skip_dates is None or batch.state is State.SENDING:
+    if outcome is not None or job.settings.skip_dates is None or seen.batch.state is State.SENDING:
         return outcome
     from sendonce.adapters.holidays import skipped
 
     why = skipped(job.settings.skip_dates, day)
-    return None if why is None else settled(batch._replace(state=State.SKIPPED, reason=why))
+    if why is None:
+        return None
+    return settled(Glance(seen.batch._replace(state=State.SKIPPED, reason=why)), today)
 
 
 def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
@@ -190,7 +201,8 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
             job.log.note("started", date=day, job=job.settings.job)
             lease.acquire(give_up_at_s)
             # the client costs more to import than all the rest, and most who waited find the date sent
-            if (already := settled(job.ledger(lease).batch(day.isoformat()))) is not None:
+            seen = job.ledger(lease).glance(day.isoformat())
+            if (already := settled(seen, job.today().isoformat())) is not None:
                 return already
             from sendonce.core.batch import Run as _Run
 
@@ -220,7 +232,7 @@ def tries(job: Job, day: str) -> int | None:
     if job.settings.metrics_file is None:
         return None
     try:
-        return len(job.ledger().batch(day).attempts)
+        return len(job.ledger().glance(day).batch.attempts)
     except SendonceError:
         return None
 
@@ -323,8 +335,6 @@ def _keep_count(job: Job, outcome: Outcome, emails_sent: int) -> None:
 
 def rules(job: Job, day: date) -> Rules:
     """What the settings say of the job on that day."""
-    from zoneinfo import ZoneInfo
-
     from sendonce.core.dates import render
     from sendonce.core.decide import Rules as _Rules
 
@@ -332,13 +342,14 @@ def rules(job: Job, day: date) -> Rules:
     return _Rules(
         job=s.job,
         date=day.isoformat(),
-        zone=ZoneInfo(s.zone),
+        zone=job.zone,
         source=s.source,
         title_key=render(s.title, s.job, day),
         list_id=s.list_id,
         settle_s=s.settle_s,
         listing_s=s.listing_s,
         timeout_s=s.timeout_s,
+        today=job.today().isoformat(),
         guards=s.guards,
     )
 
@@ -481,6 +492,27 @@ def skip(job: Job, days: Sequence[date], *, reason: str) -> list[str]:
         return new
 
 
+def pause(job: Job, until: date | None, *, reason: str) -> Pause:
+    """Put down that the job sends nothing before `until`, or before `resume`; what was put down. Raises as `skip`."""
+    from sendonce.core.model import Pause as _Pause
+
+    with _held(job, "pause") as lease:
+        store = job.ledger(lease)
+        order = _Pause(reason, whoami(), job.clock.now(), until.isoformat() if until else "")
+        store.set_pause(store.load(job.today().isoformat()), order)
+        return order
+
+
+def resume(job: Job) -> Pause | None:
+    """Put down that the job sends again; the pause that is over, None if there was none."""
+    with _held(job, "resume") as lease:
+        store = job.ledger(lease)
+        page = store.load(job.today().isoformat())
+        if page.pause is not None:
+            store.set_pause(page, None)
+        return page.pause
+
+
 def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[], str]]:
     """What a rebuilt ledger would hold, what of the old one it would not, and a call that puts it in place."""
     from sendonce.core.audit import merge
@@ -558,7 +590,7 @@ def copy_ledger(job: Job, target: Job, *, may_replace: bool) -> tuple[int, str]:
             )
         kept = store.replace(lambda _: source)
         there = store.whole()
-        same = [(one.job, one.api, one.rows(), one.reset_rows()) for one in (source, there)]
+        same = [(one.job, one.api, one.rows(), one.reset_rows(), one.pause) for one in (source, there)]
         if same[0] != same[1]:
             raise StateUnusable(
                 "What was copied does not read back the same. The ledger that was copied is as it was: keep "
@@ -762,7 +794,7 @@ def _of_mailchimp(job: Job) -> list[Finding]:
             listing,
             mailer.now(),
             job.today(),
-            settled=lambda day: already_settled(job, day),
+            settled=lambda day: already_settled(job, day, as_of=day),
             rules=lambda day: rules(job, day),
             source=lambda day: source(job, mailer, day),
             checklist=mailer.checklist,

@@ -437,6 +437,8 @@ def _of_day(days: Days, day: date, name: str) -> Finding:
             return fault(
                 name, f"{outcome.message} It was mailed to nobody.", "Look at its audience in Mailchimp."
             )
+        if outcome.ending is Ending.PAUSED and day == days.today:
+            return note("paused", outcome.message, "If that is over: sendonce resume")
         return ok(name, outcome.message)
     step = days.step(day)
     match step:

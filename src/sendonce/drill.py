@@ -556,7 +556,7 @@ class _Lane:
         host = desk.url.removeprefix("http://").partition("/")[0]
         path = desk.state / f"{self.way.job}.json"
         ledger = FileLedger(path, job=self.way.job, api=host, claim=None, clock=SystemClock())
-        return ledger.batch(day.isoformat())
+        return ledger.glance(day.isoformat()).batch
 
     def _left_behind(self, desk: Desk, day: date) -> list[str]:
         """Name what of a dead run is still there when the next day is sent, the lease say."""

@@ -60,6 +60,7 @@ def code_of_ending(ending: Ending) -> ExitCode:
             | Ending.FOUND_SENT
             | Ending.ALREADY_SENT
             | Ending.SKIPPED
+            | Ending.PAUSED
             | Ending.SCHEDULED
             | Ending.WOULD_SEND
         ):

@@ -148,7 +148,8 @@ class Monitor:
 
 
 def _line(told: Told, job: str) -> str:
-    parts = [f"sendonce {job} {told.date}: {told.ending}, exit {told.code}"]
+    ending = "skipped (paused)" if told.ending == Ending.PAUSED else told.ending
+    parts = [f"sendonce {job} {told.date}: {ending}, exit {told.code}"]
     parts += [f"campaign {told.campaign_id}"] if told.campaign_id else []
     parts += [f"{told.emails_sent} emails"] if told.emails_sent is not None else []
     return ", ".join(parts)

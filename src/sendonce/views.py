@@ -17,9 +17,9 @@ from sendonce.core.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import date
+    from datetime import date, tzinfo
 
-    from sendonce.core.model import Batch
+    from sendonce.core.model import Batch, Pause
 
 MONTHS_SHOWN: Final = 3
 """How many months a calendar has that nobody asked for more exactly."""
@@ -64,7 +64,7 @@ MEANINGS: Final[Mapping[Mark, str]] = {
     Mark.NOBODY: "Mailchimp took it and had no recipients",
     Mark.UNCLEAR: "requested, and Mailchimp has not confirmed it",
     Mark.MISSING: "a day that passed without a record, after the first one",
-    Mark.SKIPPED: "an operator, or the calendar of holidays, said so",
+    Mark.SKIPPED: "an operator, a pause or the calendar of holidays said so",
     Mark.SCHEDULED: "by somebody, in Mailchimp",
     Mark.BEGUN: "found or made, and not sent",
     Mark.NOT_YET: "today or later, without a record",
@@ -105,6 +105,12 @@ def history(batches: Iterable[Batch], today: date) -> History:
 def without_record(known: History, days: Iterable[str]) -> list[str]:
     """Those of these dates of which it must be known whether they are holidays."""
     return [day for day in days if known.mark(day) in {Mark.MISSING, Mark.NOT_YET}]
+
+
+def paused_days(pause: Pause, days: Iterable[str], zone: tzinfo) -> dict[str, str]:
+    """Those of these dates that a pause which still stands is about, each with why."""
+    first, last = pause.at.astimezone(zone).date().isoformat(), pause.until or "9999-99-99"
+    return {day: f"paused: {pause.reason}" for day in days if first <= day < last}
 
 
 def mark_of(batch: Batch) -> Mark:

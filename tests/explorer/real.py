@@ -16,7 +16,7 @@ from sendonce.core.campaigns import Account, Answer, Campaign, Checklist, Conten
 from sendonce.core.decide import Rules
 from sendonce.core.errors import Temporary, Unusable
 from sendonce.core.ledger import check_transition
-from sendonce.core.model import Attempt, Batch, Entry, Page, Reset, Source, State
+from sendonce.core.model import Attempt, Batch, Entry, Page, Pause, Reset, Source, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,8 +103,8 @@ class _World:
         page: Page = self._answer(Call("load"))
         return page
 
-    def batch(self, date: str) -> Batch:
-        return self.load(date).batch
+    def glance(self, date: str) -> NoReturn:
+        raise NotImplementedError
 
     def save(self, page: Page, batch: Batch) -> Page:
         check_transition(page.batch, batch)
@@ -120,6 +120,9 @@ class _World:
         return
 
     def reset(self, page: Page, reset: Reset) -> NoReturn:
+        raise NotImplementedError
+
+    def set_pause(self, page: Page, pause: Pause | None) -> NoReturn:
         raise NotImplementedError
 
     def rebuild(self, batches: Iterable[Batch]) -> NoReturn:
@@ -223,7 +226,7 @@ class Driver:
         )
         self._rules = Rules(
             job="daily", date=DATE, zone=UTC, source=source, title_key=KEY, list_id="",
-            settle_s=settle_s, listing_s=listing_s, timeout_s=TIMEOUT_S,
+            settle_s=settle_s, listing_s=listing_s, timeout_s=TIMEOUT_S, today=DATE,
         )  # fmt: skip
 
     def next(self, number: int, history: tuple[object, ...]) -> Call | Ended:

@@ -122,6 +122,48 @@ def test_a_skipped_date_is_not_mailed_and_says_why_until_it_is_reset(desk: Desk)
     assert desk.deliveries() == 1
 
 
+def test_a_paused_job_is_not_mailed_and_says_why_until_it_is_resumed(desk: Desk) -> None:
+    desk.prepare()
+    told = desk.run("pause", "--reason", "Server move", "--until", "2099-01-01")
+    assert (told.code, "is paused until 2099-01-01 (that day's mail goes out again)" in told.out) == (0, True)
+    for words in (("send-batch",), ("send-batch", "--dry-run")):
+        run = desk.run(*words, "--date", DAY)
+        assert (run.code, desk.deliveries()) == (0, 0)
+        said = f"Nothing is sent for {DAY}: the job is paused until 2099-01-01, or until `sendonce resume`."
+        assert said in " ".join(run.out.split())
+        assert "gave as reason: Server move." in " ".join(run.out.split())
+    assert desk.run("-q", "send-batch", "--date", DAY).all == ""
+    assert json.loads(desk.run("--json", "send-batch", "--date", DAY).out)["outcome"] == "paused"
+    explained = desk.run("explain", "--date", DAY)
+    assert ("the job is paused" in explained.out, "resume" in explained.out) == (True, True)
+
+    over = desk.run("resume")
+    assert (over.code, "is over (Server move)" in over.out) == (0, True)
+    assert "was not paused" in desk.run("resume").out
+    assert desk.send().code == 0
+    assert desk.deliveries() == 1
+
+
+def test_a_pause_ends_by_itself_on_its_date(desk: Desk) -> None:
+    desk.prepare()
+    assert desk.run("pause", "--reason", "Strike", "--until", "2099-01-01").code == 0
+    ledger = json.loads(desk.ledger_file.read_text())
+    desk.ledger_file.write_text(json.dumps(ledger | {"pause": ledger["pause"] | {"until": "2026-01-01"}}))
+    assert desk.send().code == 0
+    assert desk.deliveries() == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--reason", " "), ("--reason", "x", "--until", "2020-01-01"), ("--reason", "x", "--until", "soon")],
+)
+def test_a_pause_without_a_reason_or_with_an_end_that_is_past_is_wrong_usage(
+    words: tuple[str, ...], desk: Desk
+) -> None:
+    assert desk.run("pause", *words).code == 2
+    assert not desk.ledger_file.exists()
+
+
 def test_several_dates_are_skipped_at_once_and_none_if_one_of_them_is_sent(desk: Desk) -> None:
     desk.prepare()
     assert desk.send().code == 0

@@ -31,7 +31,7 @@ from sendonce.core.errors import (
     Refused,
     StateUnusable,
 )
-from sendonce.core.model import Attempt, Batch, Entry, Page, Reset, State
+from sendonce.core.model import Attempt, Batch, Entry, Page, Pause, Reset, State
 from sendonce.settings import load
 from support import places, servers
 from support.places import API, KINDS, SHARED, SQL, Place, Recorder, new_place
@@ -158,8 +158,8 @@ def full(date: str = DAY) -> Batch:
 def test_a_first_start_finds_no_record(place: Place) -> None:
     store = place.ledger()
 
-    assert store.load(DAY)[1:] == (Batch(DAY, State.NONE), (), ())
-    assert store.batch(DAY) == Batch(DAY, State.NONE)
+    assert store.load(DAY)[1:] == (Batch(DAY, State.NONE), (), (), None)
+    assert store.glance(DAY).batch == Batch(DAY, State.NONE)
     assert (store.batches(), store.resets()) == ((), ())
     assert (store.whole().rows(), store.whole().reset_rows()) == ({}, [])
 
@@ -174,7 +174,7 @@ def test_what_is_saved_is_read_by_the_next_run_field_by_field(place: Place) -> N
         store.check(page)
 
     assert place.ledger().load(DAY).batch == full()
-    assert place.ledger().batch(DAY) == full()
+    assert place.ledger().glance(DAY).batch == full()
     assert place.ledger().batches() == (full(),)
 
 
@@ -217,7 +217,7 @@ def test_an_earlier_open_batch_is_written_with_the_page_of_another_date(place: P
         page = store.save(page, sent("2026-01-03")._replace(reason="said again"))
         store.save(page, planned())
 
-    assert page[1:] == (Batch(DAY), (), ())
+    assert page[1:] == (Batch(DAY), (), (), None)
     assert place.ledger().batches() == (sent("2026-01-03")._replace(reason="said again"), planned())
 
 
@@ -229,7 +229,7 @@ def test_a_batch_that_the_page_was_not_read_with_is_not_written(place: Place) ->
     with writing(place) as store, pytest.raises(InvariantBroken):
         store.save(store.load(DAY), planned("2026-01-03"))
 
-    assert place.ledger().batch("2026-01-03") == sent("2026-01-03")
+    assert place.ledger().glance("2026-01-03").batch == sent("2026-01-03")
 
 
 # ---- the check and the write are one step ----
@@ -278,7 +278,7 @@ def test_a_ledger_that_was_lost_and_written_anew_is_not_the_one_that_was_read(pl
         with pytest.raises(ClaimLost):
             store.save(old, planned(nonce="22222222"))
 
-    assert place.ledger().batch(DAY).nonce == "33333333"
+    assert place.ledger().glance(DAY).batch.nonce == "33333333"
 
 
 def _writes(store: FileLedger | SharedLedger, page: Page) -> tuple[Callable[[], object], ...]:
@@ -447,7 +447,7 @@ def test_a_frozen_holder_loses_it_and_cannot_write_over_its_successor(place: Pla
             assert child.asked("save") == "lost"
             assert lease.is_ours()
 
-    assert place.ledger().batch(DAY) == planned(nonce="99999999")
+    assert place.ledger().glance(DAY).batch == planned(nonce="99999999")
 
 
 @in_every_store
@@ -583,7 +583,7 @@ def test_who_holds_a_lease_older_than_the_last_write_cannot_write(place: Place) 
         with pytest.raises(ClaimLost, match="no longer this run's"):
             store.save(page, planned(nonce="22222222"))
 
-    assert place.ledger().batch(DAY).nonce == "11111111"
+    assert place.ledger().glance(DAY).batch.nonce == "11111111"
 
 
 @on_every_server
@@ -789,7 +789,7 @@ def test_a_ledger_that_is_put_in_place_has_nothing_of_the_old_one(place: Place) 
         store.replace(lambda _: ledgers.empty(place.job, API))
 
     store = place.ledger()
-    assert store.load(DAY)[1:] == (Batch(DAY), (), ())
+    assert store.load(DAY)[1:] == (Batch(DAY), (), (), None)
     assert (store.batches(), store.resets(), store.whole().reset_rows()) == ((), (), [])
 
 
@@ -822,7 +822,7 @@ def test_a_ledger_of_another_api_host_is_not_used_to_send(place: Place) -> None:
     written(place, sent())
     store = place.ledger(api="127.0.0.1")
 
-    for read in (lambda: store.load(DAY), lambda: store.batch(DAY)):
+    for read in (lambda: store.load(DAY), lambda: store.glance(DAY)):
         with pytest.raises(StateUnusable, match=f"is the memory of {API}, and the settings say 127.0.0.1"):
             read()
     with held(place) as lease, pytest.raises(StateUnusable, match="is the memory of"):
@@ -837,7 +837,7 @@ def test_a_ledger_of_a_newer_sendonce_is_left_alone(place: Place) -> None:
     place.set_version(99)
     store = place.ledger()
 
-    for read in (lambda: store.load(DAY), lambda: store.batch(DAY), store.batches, store.whole):
+    for read in (lambda: store.load(DAY), lambda: store.glance(DAY), store.batches, store.whole):
         with pytest.raises(StateUnusable, match=r"version is 99, .* a newer sendonce wrote it"):
             read()
     with writing(place) as writable, pytest.raises(StateUnusable, match="version is 99"):
@@ -861,14 +861,14 @@ def test_a_damaged_record_is_named_and_left_as_it_is(place: Place, text: str, sa
     place.put_record(DAY, text)
     store = place.ledger()
 
-    for read in (lambda: store.load(DAY), lambda: store.batch(DAY), store.batches, store.whole):
+    for read in (lambda: store.load(DAY), lambda: store.glance(DAY), store.batches, store.whole):
         with pytest.raises(LedgerDamaged, match=said) as damaged:
             read()
         if place.is_shared:
             assert DAY in damaged.value.message
             assert place.job in damaged.value.message
     if place.is_shared:  # each record stands alone there
-        assert store.batch("2026-01-03") == sent("2026-01-03", "c3")
+        assert store.glance("2026-01-03").batch == sent("2026-01-03", "c3")
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
@@ -878,7 +878,7 @@ def test_a_record_that_the_server_evicted_is_damage_and_can_be_rebuilt(place: Pl
     place._redis().delete(place._key(f"batch:{of}"))
     store = place.ledger()
 
-    for read in (lambda: store.load(DAY), store.batches, lambda: store.batch(of)):
+    for read in (lambda: store.load(DAY), store.batches, lambda: store.glance(of)):
         with pytest.raises(LedgerDamaged, match=f"the row of {of}: .*it is empty"):
             read()
     with writing(place) as writable:
@@ -965,7 +965,7 @@ def test_a_run_reads_its_date_and_the_open_ones_and_not_a_hundred_years(
 
     last = place.ledger().load("2026-02-01").open_earlier
     assert [(b.date, b.state) for b in last] == [(LAST_OF_MANY, State.SENDING)]
-    batch, rows = counted(place, lambda store: store.batch("1999-12-31"))
+    batch, rows = counted(place, lambda store: store.glance("1999-12-31").batch)
     assert isinstance(batch, Batch)
     assert (batch.state, rows) == (State.SENT, 1)
     days, rows = counted(place, lambda store: [b.date for b in store.batches("1999-12-31", "2004-01-01")])
@@ -1049,3 +1049,50 @@ def test_many_that_make_tables_at_once_all_leave_them_ready(kind: str) -> None:
     assert [str(error) for error in failed] == []
     written(place, sent())
     assert place.ledger().batches() == (sent(),)
+
+
+# ---- the pause ----
+
+
+@in_every_store
+def test_a_pause_stands_in_the_ledger_through_every_other_write_until_it_is_taken_back(place: Place) -> None:
+    ordered = Pause("Umzug \u2013 \U0001f4e6", "root@web1", ASKED_AT, "2026-02-01")
+    with writing(place) as store:
+        page = store.set_pause(store.load(DAY), ordered)
+        assert page.pause == ordered
+        page = store.save(page, planned())
+        store.reset(page, Reset(DAY, ASKED_AT, "me", "why", {}))
+        store.rebuild([sent("2026-01-03")])
+
+    assert place.ledger().load(DAY).pause == ordered
+    assert place.ledger().glance(DAY).pause == ordered
+    assert place.ledger().whole().pause == place.ledger().pause() == ordered
+
+    with writing(place) as store:
+        assert store.set_pause(store.load(DAY), None).pause is None
+    assert place.ledger().glance(DAY).pause is None
+
+
+@in_every_store
+def test_a_pause_that_comes_between_reading_and_writing_stops_the_write(place: Place) -> None:
+    with writing(place) as store:
+        page = store.load(DAY)
+        store.set_pause(store.load("2026-01-06"), Pause("stop", "root@web1", ASKED_AT))
+        with pytest.raises(ClaimLost, match="changed by somebody else"):
+            store.check(page)
+        with pytest.raises(ClaimLost, match="changed by somebody else"):
+            store.save(page, planned())
+
+    assert place.ledger().batches() == ()
+
+
+@on_every_server
+def test_a_pause_that_cannot_be_read_is_damage(place: Place) -> None:
+    written(place, planned())
+    if place.kind == "redis":
+        place._redis().hset(place._key("head"), "pause", '{"reason": 5')
+    else:
+        place._sql("UPDATE sendonce_ledgers SET pause = '{\"reason\": 5' WHERE job = :job")
+
+    with pytest.raises(LedgerDamaged, match="the pause"):
+        place.ledger().glance(DAY)

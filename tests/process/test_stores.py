@@ -167,15 +167,15 @@ def test_open_batches_and_forgotten_ones_come_with_the_page(path: Path) -> None:
 
 def test_one_record_can_be_read_without_the_page_around_it(path: Path) -> None:
     store = store_on(path)
-    assert store.batch(DAY) == Batch(DAY, State.NONE)
+    assert store.glance(DAY).batch == Batch(DAY, State.NONE)
     written(path)
 
-    assert store.batch(DAY) == ready()
+    assert store.glance(DAY).batch == ready()
     with pytest.raises(StateUnusable, match="memory of"):
-        store_on(path, api="127.0.0.1:8025").batch(DAY)
+        store_on(path, api="127.0.0.1:8025").glance(DAY)
     path.write_bytes(b"")
     with pytest.raises(LedgerDamaged, match="it is empty"):
-        store.batch(DAY)
+        store.glance(DAY)
 
 
 def test_an_earlier_batch_is_saved_within_the_page_of_a_later_date(path: Path) -> None:
@@ -185,7 +185,7 @@ def test_an_earlier_batch_is_saved_within_the_page_of_a_later_date(path: Path) -
     page = store.save(store.load(DAY), Batch("2026-01-04", State.SKIPPED, reason="holiday"))
 
     assert page.batch == planned()
-    assert store.batch("2026-01-04").reason == "holiday"
+    assert store.glance("2026-01-04").batch.reason == "holiday"
     store.save(page, ready())
 
 

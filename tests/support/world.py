@@ -41,7 +41,7 @@ from sendonce.core.errors import (
     Stopped,
 )
 from sendonce.core.guards import NO_GUARDS
-from sendonce.core.model import Attempt, Batch, Ending, Outcome, Page, Reset, Source, State
+from sendonce.core.model import Attempt, Batch, Ending, Glance, Outcome, Page, Pause, Reset, Source, State
 from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 from sendonce.core.rehearse import rehearse
 from sendonce.exits import ExitCode, code_of, code_of_ending
@@ -187,8 +187,8 @@ class MemoryStore(LedgerStore):
     def load(self, date: str) -> Page:
         return self._gate.call("store.load", lambda: self._page(date))
 
-    def batch(self, date: str) -> Batch:
-        return self._disk.ledger.batch(date)
+    def glance(self, date: str) -> Glance:
+        return Glance(self._disk.ledger.batch(date), self._disk.ledger.pause)
 
     def save(self, page: Page, batch: Batch) -> Page:
         return self._gate.call("store.save", lambda: self._save(page, batch))
@@ -204,6 +204,11 @@ class MemoryStore(LedgerStore):
         self._disk.write(self._disk.ledger.with_reset(reset))
         return self._page(page.batch.date)
 
+    def set_pause(self, page: Page, pause: Pause | None) -> Page:
+        self._check(page)
+        self._disk.write(self._disk.ledger.with_pause(pause))
+        return self._page(page.batch.date)
+
     def rebuild(self, batches: Iterable[Batch]) -> str:
         self._disk.write(self._disk.ledger.rebuilt(batches))
         return ""
@@ -216,7 +221,8 @@ class MemoryStore(LedgerStore):
 
     def _page(self, day: str) -> Page:
         ledger = self._disk.ledger
-        return Page(self._disk.data, ledger.batch(day), ledger.forgotten(day), ledger.open_before(day))
+        parts = ledger.batch(day), ledger.forgotten(day), ledger.open_before(day), ledger.pause
+        return Page(self._disk.data, *parts)
 
     def _check(self, page: Page) -> None:
         if self._disk.holder != self._run:
@@ -635,7 +641,7 @@ class World:
     def rules(self, day: str = DAY) -> Rules:
         key = render(PATTERN, JOB, date.fromisoformat(day))
         times = (self.settle_s, self.listing_s, self.timeout_s)
-        return Rules(JOB, day, self.zone, self.source, key, self.list_id, *times, self.guards)
+        return Rules(JOB, day, self.zone, self.source, key, self.list_id, *times, day, self.guards)
 
     def begin(
         self,
@@ -673,6 +679,12 @@ class World:
         self.disks[disk].holder = "operator"
         store = MemoryStore(self.disks[disk], "operator", Gate())
         store.reset(store.load(day), Reset(day, time_at(self.now_s), "root@web1", "a test", {}))
+
+    def pause(self, pause: Pause | None, disk: int = 0) -> None:
+        """Have an operator pause the job, or end its pause."""
+        self.disks[disk].holder = "operator"
+        store = MemoryStore(self.disks[disk], "operator", Gate())
+        store.set_pause(store.load(DAY), pause)
 
     def runs_until_done(self, *, at_most: int = 12, pause_s: float = 600, disk: int = 0) -> list[int]:
         """Run again and again, as cron does, until 0; the exit codes."""

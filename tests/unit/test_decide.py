@@ -33,7 +33,7 @@ from sendonce.core.decide import (
     settled_at,
 )
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.model import Batch, Entry, Page, Source, State
+from sendonce.core.model import Batch, Entry, Page, Pause, Source, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +69,7 @@ def rules(source: Source = Source.DRAFT, **changes: Any) -> Rules:
         settle_s=180,
         listing_s=30,
         timeout_s=130,
+        today=DAY,
     )
     return replace(whole, **changes)
 
@@ -90,9 +91,13 @@ def entry(id: str = A, title: str = KEY, **fields: Any) -> Entry:  # noqa: A002 
 
 
 def page(
-    state: State = State.NONE, *entries: Entry, nonce: str = "", forgotten: tuple[Batch, ...] = ()
+    state: State = State.NONE,
+    *entries: Entry,
+    nonce: str = "",
+    forgotten: tuple[Batch, ...] = (),
+    pause: Pause | None = None,
 ) -> Page:
-    return Page(None, Batch(DAY, state, nonce, entries), forgotten)
+    return Page(None, Batch(DAY, state, nonce, entries), forgotten, pause=pause)
 
 
 def look(*listed: Campaign, by_id: Mapping[str, Campaign | None] | None = None, **fields: Any) -> Look:
@@ -627,6 +632,34 @@ def test_an_open_send_is_repeated_for_the_same_id_only_once_it_is_settled(
     assert found == (Settle(draft, at(until)) if until else Send(draft))
 
 
+@pytest.mark.parametrize(
+    ("until", "is_held"), [("", True), ("2099-01-01", True), (DAY, False), ("2020-01-01", False)]
+)
+def test_a_pause_keeps_an_open_send_from_being_requested_again(until: str, is_held: bool) -> None:
+    asked = entry(requested_at=at("11:00:00"), gave_up_at=at("11:01:00"))
+    paused = page(State.SENDING, asked, pause=Pause("server move", "root@web1", NOON, until))
+    shown = look(by_id={A: campaign()})
+    found = step(paused, shown, rules())
+    if is_held:
+        assert isinstance(found, Refuse)
+        assert "not requested again: the job is paused" in found.reason
+        assert "root@web1 gave as reason: server move." in found.reason
+    else:
+        assert found == Send(campaign())
+
+
+def test_a_pause_does_not_keep_from_the_record_what_was_mailed() -> None:
+    asked = entry(requested_at=at("11:00:00"))
+    paused = page(State.SENDING, asked, pause=Pause("server move", "root@web1", NOON))
+    mailed = campaign(status="sent")
+    assert step(paused, look(by_id={A: mailed}), rules()) == RecordSent((mailed,))
+
+
+def test_a_paused_job_is_not_asked_about_a_date_that_nothing_was_requested_for() -> None:
+    with pytest.raises(InvariantBroken, match="which is paused"):
+        step(page(State.READY, entry(), pause=Pause("x", "y", NOON)), look(by_id={A: campaign()}), rules())
+
+
 def test_settle_is_counted_in_microseconds_too() -> None:
     recorded = page(State.SENDING, entry(requested_at=at("11:58:00"), gave_up_at=at("12:00:00")))
     shown, until = look(by_id={A: campaign()}), at("12:03:00")
@@ -821,9 +854,9 @@ def test_the_next_run_after_a_crash(record: Page, shown: Look, now: datetime, th
     assert step(record, shown, rules(Source.HTML), now=now) == then
 
 
-@pytest.mark.parametrize("state", [State.SENT, State.SKIPPED])
-def test_a_date_that_is_settled_is_never_decided_on(state: State) -> None:
-    with pytest.raises(InvariantBroken, match=f"asked what to do next for 2026-11-30, which is {state}"):
+@pytest.mark.parametrize(("state", "said"), [(State.SENT, "already sent"), (State.SKIPPED, "skipped")])
+def test_a_date_that_is_settled_is_never_decided_on(state: State, said: str) -> None:
+    with pytest.raises(InvariantBroken, match=f"asked what to do next for 2026-11-30, which is {said}"):
         step(page(state, entry()), look(campaign()), rules())
 
 

@@ -31,6 +31,7 @@ CODE_OF_ENDING = {
     "FOUND_SENT": 0,
     "ALREADY_SENT": 0,
     "SKIPPED": 0,
+    "PAUSED": 0,
     "SCHEDULED": 0,
     "WOULD_SEND": 0,
     "SCHEDULED_ELSEWHEN": 1,

@@ -11,7 +11,7 @@ import pytest
 
 from sendonce.core.errors import InvariantBroken, LedgerDamaged, StateUnusable
 from sendonce.core.ledger import Ledger, Row, assemble, check_transition, empty, joined, parse
-from sendonce.core.model import Attempt, Batch, Entry, Reset, State
+from sendonce.core.model import Attempt, Batch, Entry, Pause, Reset, State
 
 DAY = "2026-11-30"
 ENTRY: dict[str, Any] = {
@@ -768,3 +768,55 @@ def test_a_sending_batch_without_a_main_campaign_can_only_come_from_a_hand_edit_
 
     with pytest.raises(InvariantBroken, match="none is being sent, not c1"):
         edited.with_batch(Batch(DAY, State.SENDING, campaigns=(entry(requested_at=time(8, 0, 4)),)))
+
+
+# ---- the pause ----
+
+PAUSE: dict[str, Any] = {
+    "reason": "server move",
+    "by": "root@web1",
+    "at": "2026-11-30T08:00:00Z",
+    "until": "2026-12-02",
+}
+
+
+def test_a_pause_reads_as_it_was_ordered_and_one_without_an_end_has_none() -> None:
+    assert parse(text()).pause is None
+    assert parse(text(pause=None)).pause is None
+    assert parse(text(pause=PAUSE)).pause == Pause("server move", "root@web1", time(8, 0, 0), "2026-12-02")
+    endless = {name: value for name, value in PAUSE.items() if name != "until"}
+    assert parse(text(pause=endless)).pause == Pause("server move", "root@web1", time(8, 0, 0))
+
+
+def test_a_pause_is_written_kept_through_other_writes_and_taken_back() -> None:
+    ordered = Pause("server move", "root@web1", time(8, 0, 0))
+    paused = parse(text(pause={"ticket": 4711})).with_pause(ordered)
+    assert json.loads(paused.dump())["pause"] == {
+        "ticket": 4711, "reason": "server move", "by": "root@web1", "at": "2026-11-30T08:00:00Z",
+    }  # fmt: skip
+    later = parse(paused.with_batch(Batch("2026-12-01", State.SKIPPED, reason="holiday")).dump())
+    assert later.pause == ordered
+    assert later.rebuilt([]).pause == ordered
+    assert parse(later.with_pause(None).dump()).pause is None
+
+
+@pytest.mark.parametrize(
+    ("pause", "said"),
+    [
+        ("yes", "pause: an object is wanted, and it is a text"),
+        (PAUSE | {"until": "next week"}, "pause.until: 'next week' is not a date"),
+        (PAUSE | {"at": "today"}, "pause.at: 'today' is not a time"),
+        (PAUSE | {"reason": 5}, "pause.reason: a text is wanted"),
+    ],
+)
+def test_a_pause_that_cannot_be_read_is_damage_and_never_no_pause(pause: Any, said: str) -> None:
+    with pytest.raises(LedgerDamaged, match=said):
+        parse(text(pause=pause)).pause  # noqa: B018 - reading it is the point
+
+
+def test_a_pause_comes_back_from_its_row() -> None:
+    ledger = parse(text(pause=PAUSE))
+    assert assemble(1, "digest", "api", {}, [], ledger.pause_row().encode()).pause == ledger.pause
+    assert (parse(text()).pause_row(), assemble(1, "digest", "api", {}, []).pause) == ("", None)
+    with pytest.raises(LedgerDamaged, match="the pause: not JSON"):
+        assemble(1, "digest", "api", {}, [], b"{")

@@ -560,5 +560,5 @@ def test_a_date_that_is_done_with_has_no_draft() -> None:
     mailed = world_of()
     mailed.account.mail(mailed.account.campaigns["ffffff"])
     for world in (sent, mailed):
-        with pytest.raises(Refused, match="needs no mailing any more"):
+        with pytest.raises(Refused, match="needs no mailing now"):
             draft_of(*of(world))

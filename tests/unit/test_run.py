@@ -19,7 +19,7 @@ from sendonce.core.errors import (
     Refused,
     Stopped,
 )
-from sendonce.core.model import Batch, Ending, Entry, Outcome, Source, State
+from sendonce.core.model import Batch, Ending, Entry, Outcome, Pause, Source, State
 from support.world import (
     DAY,
     KEY,
@@ -1640,3 +1640,52 @@ def test_the_audience_of_the_settings_hides_what_others_of_the_same_name_do() ->
     world = world_of(list_id=LIST)
     world.account.add(status="sent", list_id="list2")
     assert (world.run().ending, world.deliveries()) == (Ending.SENT, 2)
+
+
+# ---------------------------------------------------------------------------------------------------------- a pause
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_paused_job_sends_nothing_and_asks_nobody_until_it_is_resumed(source: Source) -> None:
+    world = world_of(source)
+    world.pause(Pause("server move", "root@web1", time_at(world.now_s)))
+    paused = world.run()
+    assert (paused.code, world.deliveries()) == (0, 0)
+    assert paused.outcome is not None
+    assert paused.outcome.ending is Ending.PAUSED
+    assert (
+        "the job is paused until `sendonce resume`. root@web1 gave as reason: server move."
+        in paused.outcome.message
+    )
+    assert world.disk.ledger.batches() == ()
+
+    world.pause(None)
+    assert world.runs_until_done()[-1] == 0
+    assert world.deliveries() == 1
+
+
+def test_a_pause_that_comes_in_mid_run_stops_the_send() -> None:
+    world = world_of(Source.DRAFT)
+    order = Pause("stop the press", "root@web1", time_at(world.now_s))
+
+    def pause_then(effect: Callable[[], Any]) -> Any:
+        holder = world.disk.holder
+        world.pause(order)
+        world.disk.holder = (
+            holder  # as if it had come from the same run's lease: the ledger alone must hold it back
+        )
+        return effect()
+
+    ended = world.run(on={"mailer.checklist": [pause_then]})
+    assert (ended.code, world.deliveries()) == (75, 0)
+    assert world.run().code == 0
+    assert world.deliveries() == 0
+
+
+def test_a_paused_dry_run_ends_as_the_run_would() -> None:
+    world = world_of(Source.DRAFT)
+    world.pause(Pause("server move", "root@web1", time_at(world.now_s), "2099-01-01"))
+    ended = world.rehearse()
+    assert ended.code == 0
+    assert ended.outcome is not None
+    assert "the job is paused until 2099-01-01, or until `sendonce resume`." in ended.outcome.message

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from sendonce import views
 from sendonce.core.errors import WrongUsage
-from sendonce.core.model import Batch, Entry, State
+from sendonce.core.model import Batch, Entry, Pause, State
 from sendonce.views import Mark, Pen
 from support.past import at, daily, sent
 
@@ -127,6 +128,19 @@ def test_a_holiday_without_a_record_is_skipped_and_not_missing() -> None:
         known.mark(day) for day in ("2026-01-02", "2026-01-04", "2026-01-05", "2026-01-25", "2026-01-26")
     ]
     assert marks == [Mark.SENT, Mark.SKIPPED, Mark.MISSING, Mark.SKIPPED, Mark.NOT_YET]
+
+
+@pytest.mark.parametrize(
+    ("until", "paused"),
+    [("", ["2026-01-03", "2026-01-04", "2026-01-05"]), ("2026-01-05", ["2026-01-03", "2026-01-04"])],
+)
+def test_days_of_a_pause_that_still_stands_begin_with_the_day_of_its_order(
+    until: str, paused: list[str]
+) -> None:
+    # 23:30 in UTC is the next day in Berlin
+    order = Pause("move", "root@web1", datetime(2026, 1, 2, 23, 30, tzinfo=UTC), until)
+    days = [f"2026-01-0{n}" for n in range(1, 6)]
+    assert views.paused_days(order, days, ZoneInfo("Europe/Berlin")) == dict.fromkeys(paused, "paused: move")
 
 
 def test_signs_are_one_column_wide_and_no_two_alike() -> None:

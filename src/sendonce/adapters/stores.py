@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 from sendonce.core import ledger as ledgers
 from sendonce.core.errors import ClaimLost, InvariantBroken, LedgerDamaged, StateUnusable, Temporary
 from sendonce.core.ledger import Ledger
-from sendonce.core.model import Page
+from sendonce.core.model import Glance, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sendonce.core.model import Batch, Reset
+    from sendonce.core.model import Batch, Pause, Reset
     from sendonce.core.ports import Claim, Clock
 
 GUARD_WAIT_S: Final = 10.0
@@ -82,14 +82,14 @@ class FileLedger:
         self._check_bound(read.ledger)
         return self._page(read, date)
 
-    def batch(self, date: str) -> Batch:
-        """Return the record of `date` alone, which is all that a date already sent needs. Raises as `load`."""
+    def glance(self, date: str) -> Glance:
+        """Return the record of `date` and the pause, all that a date already sent needs. Raises as `load`."""
         data = self._bytes()
         with self._naming_the_place(data):
             ledger = self._parse(data)
-            batch = ledger.batch(date)
+            seen = Glance(ledger.batch(date), ledger.pause)
         self._check_bound(ledger)
-        return batch
+        return seen
 
     def batches(self, first: str = "", last: str = "9999-99-99") -> tuple[Batch, ...]:
         """Return the batches from `first` to `last` (YYYY-MM-DD), oldest first; see `LedgerStore`."""
@@ -98,6 +98,10 @@ class FileLedger:
     def resets(self) -> tuple[Reset, ...]:
         """Return all resets, oldest first; see `LedgerStore`."""
         return self._of_whole(Ledger.resets)
+
+    def pause(self) -> Pause | None:
+        """Return the order that nothing is sent, None without one. Raises as `batches`."""
+        return self._of_whole(lambda ledger: ledger.pause)
 
     def whole(self) -> Ledger:
         """Return all there is, for a copy. Raises as `batches`."""
@@ -115,6 +119,7 @@ class FileLedger:
                 batch=read.ledger.batch(date),
                 forgotten=read.ledger.forgotten(date),
                 open_earlier=read.ledger.open_before(date),
+                pause=read.ledger.pause,
             )
 
     def _bytes(self) -> bytes | None:
@@ -204,6 +209,10 @@ class FileLedger:
             raise InvariantBroken(f"the page is that of {page.batch.date}, the reset that of {reset.date}")
         return self._write(page, self._read(page).ledger.with_reset(reset))
 
+    def set_pause(self, page: Page, pause: Pause | None) -> Page:
+        """Put down that the job is paused, or not any more; see `LedgerStore`."""
+        return self._write(page, self._read(page).ledger.with_pause(pause))
+
     def check(self, page: Page) -> None:
         """Raise ClaimLost unless the claim is ours and the ledger still is `page`."""
         self._check_claim()
@@ -255,6 +264,7 @@ class FileLedger:
                 ledger = self._parse(old)
             for reset in ledger.resets():
                 ledger.forgotten(reset.date)
+            ledger.pause  # noqa: B018 - an odd one is damage
             ledger.dump()
         except LedgerDamaged:
             return ledgers.empty(self._job, self._api)

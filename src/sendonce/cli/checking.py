@@ -223,6 +223,8 @@ def _advice(outcome: Outcome, day: date, today: date) -> tuple[str, list[str]]:
     match outcome.ending:
         case Ending.ALREADY_SENT | Ending.SKIPPED:
             return "Nothing. All that is on record:", show
+        case Ending.PAUSED:
+            return "Nothing, while the pause is meant. To end it:", ["resume"]
         case Ending.ALARM:
             return "A person must look; nothing is sent again by itself. All that is on record:", show
         case Ending.SCHEDULED:

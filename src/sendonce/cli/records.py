@@ -141,6 +141,50 @@ def ledger_skip(day: str | None, first: str | None, last: str | None, reason: st
     return ExitCode.OK
 
 
+@cli.command()
+@click.option(
+    "--until", metavar="D", help="The first date that is mailed again.  [default: when resume is called]"
+)
+@click.option("--reason", metavar="TEXT", help="Why, for the record.")
+@common
+def pause(until: str | None, reason: str | None) -> ExitCode:
+    """Send nothing for a while.
+
+    It stands in the ledger, so that all servers that share it see it. Runs end with 0 and say so.
+    A send that was requested before is still looked after, and not requested again.
+    """
+    if not reason or not reason.strip():
+        raise WrongUsage("Say why, with --reason.")
+    job = shared.open_job()
+    end = None if until is None else job.day(until, early=True)
+    if end is not None and end <= job.today():
+        raise WrongUsage(f"--until {end} is not in the future (today is {job.today()}, {job.settings.zone}).")
+    order = compose.pause(job, end, reason=" ".join(reason.split()))
+    back = (
+        f"until {order.until} (that day's mail goes out again)" if order.until else "until `sendonce resume`"
+    )
+    text = f"Job {job.settings.job} is paused {back}. Nothing is sent meanwhile."
+    shared.voice.document("pause", ExitCode.OK, until=order.until or None, reason=order.reason, message=text)
+    shared.voice.result(text)
+    shared.voice.warnings(warnings_of(job))
+    return ExitCode.OK
+
+
+@cli.command()
+@common
+def resume() -> ExitCode:
+    """End a pause: the next run sends again."""
+    job = shared.open_job()
+    over = compose.resume(job)
+    text = f"Job {job.settings.job} was not paused."
+    if over is not None:
+        text = f"The pause of job {job.settings.job} is over ({over.reason}). The next run sends again."
+    shared.voice.document("resume", ExitCode.OK, was_paused=over is not None, message=text)
+    shared.voice.result(text)
+    shared.voice.warnings(warnings_of(job))
+    return ExitCode.OK
+
+
 @ledger.command("verify")
 @common
 def ledger_verify() -> ExitCode:

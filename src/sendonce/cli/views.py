@@ -90,19 +90,22 @@ def ledger_report(file: str | None, years: tuple[str, ...]) -> ExitCode:
 
 
 def _with_holidays(job: Job, known: History, days: Iterable[str]) -> History:
-    """The ledger by days, with those of `days` that SENDONCE_SKIP_DATES names: a run leaves no record of them.
+    """The ledger by days, with those of `days` that a pause or SENDONCE_SKIP_DATES names: a run leaves no record.
 
     A file that cannot be read is a warning: what is on record can be shown all the same.
     """
-    from sendonce.views import without_record
+    from sendonce import views
 
+    bare = views.without_record(known, days)
+    pause = job.ledger().pause()
+    paused = views.paused_days(pause, bare, job.zone) if pause is not None else {}
     if (path := job.settings.skip_dates) is None:
-        return known
+        return known._replace(holidays=paused)
     from sendonce.adapters.holidays import skipped
 
     try:
-        asked = {day: skipped(path, date.fromisoformat(day)) for day in without_record(known, days)}
+        asked = {day: skipped(path, date.fromisoformat(day)) for day in bare}
     except SettingsWrong as fault:
         shared.voice.warnings([fault.message])
-        return known
-    return known._replace(holidays={day: why for day, why in asked.items() if why is not None})
+        return known._replace(holidays=paused)
+    return known._replace(holidays=paused | {day: why for day, why in asked.items() if why is not None})

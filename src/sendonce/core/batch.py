@@ -202,7 +202,7 @@ class Run:
         """
         self._page = self._store.load(self._rules.date)
         self._before = self._page.batch
-        if (already := settled(self._page.batch)) is not None:
+        if (already := settled(self._page, self._rules.today)) is not None:
             return already
         self._store.check_writable()
         try:
@@ -234,7 +234,7 @@ class Run:
         if self._before is None:
             return ""
         outcome, batch = self._stopped(why, page.batch)
-        if settled(page.batch) is None:
+        if settled(page, self._rules.today) is None:
             try:
                 self._store.save(page, self._with_attempt(batch, outcome.ending.value, outcome.message))
             except (Unusable, Temporary) as fault:

@@ -5,7 +5,7 @@
     recorded campaign gone, never asked to be sent   forget it, look by title
     a campaign of the date past `save`               "Statuses": sent, scheduled or a human's matter
     recorded campaign gone, or lost its title        a human decides; never create another
-    state `sending`, still `save`                    wait out SETTLE, then the same id again
+    state `sending`, still `save`                    wait out SETTLE, then the same id again (paused: refuse)
     a reset forgot a send whose outcome is open      wait out SETTLE
     draft source                                     the draft named by the title key, else refuse
     created source                                   the earliest draft of either form, else create it
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
 from sendonce.core.guards import NO_GUARDS, Guards, Mailed
-from sendonce.core.model import Batch, Entry, Page, Source, State
+from sendonce.core.model import Batch, Entry, Page, Source, State, settled, told_pause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ CLOCK_GRAIN_S = 1
 
 @dataclass(frozen=True)
 class Rules:
-    """What the settings say of one job and date. Waiting times in seconds."""
+    """What the settings say of one job and date. Waiting times in seconds; `today` is the date in `zone` now."""
 
     job: str
     date: str
@@ -52,6 +52,7 @@ class Rules:
     settle_s: float
     listing_s: float
     timeout_s: float
+    today: str
     guards: Guards = NO_GUARDS
 
 
@@ -186,8 +187,8 @@ Step = End | GiveWay | Forget | Intend | Create | Adopt | Build | LookAgain | Se
 def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> Step:
     """The next step for the batch of `page`, given what Mailchimp shows at `now` (Mailchimp's time)."""
     batch = page.batch
-    if batch.state in {State.SENT, State.SKIPPED}:
-        raise InvariantBroken(f"asked what to do next for {batch.date}, which is {batch.state}")
+    if (already := settled(page, rules.today)) is not None:
+        raise InvariantBroken(f"asked what to do next for {batch.date}, which is {already.ending.value}")
     main = batch.main
     is_gone = main is not None and main.id in look.by_id and look.by_id[main.id] is None
     if main is not None and is_gone and main.requested_at is None:
@@ -213,7 +214,7 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
         if fault := _fault_of_recorded(main, recorded, rules):
             return Refuse(fault, recorded)
         if batch.state is State.SENDING:
-            return _settle_or_send(main, recorded, now, rules)
+            return _settle_or_send(main, recorded, page, now, rules)
     if open_send := _open_send_of_reset(page, look, now, rules):
         return open_send
     return _from_drafts(batch, recorded, look, rules, done)
@@ -302,11 +303,19 @@ def _from_elected(
     return Send(elected)
 
 
-def _settle_or_send(main: Entry, recorded: Campaign, now: datetime, rules: Rules) -> Step:
+def _settle_or_send(main: Entry, recorded: Campaign, page: Page, now: datetime, rules: Rules) -> Step:
     if fault := _fault_of_draft(recorded, rules):
         return Refuse(fault, recorded)
     until = settled_at(main, rules)
-    return Send(recorded) if now >= until else Settle(recorded, until)
+    if now < until:
+        return Settle(recorded, until)
+    if page.pause is not None and page.pause.holds_on(rules.today):
+        return Refuse(
+            f"The send of campaign {recorded.id} was requested and is not confirmed, and it is not requested again: "
+            f"{told_pause(page.pause)}",
+            recorded,
+        )
+    return Send(recorded)
 
 
 def _open_send_of_reset(page: Page, look: Look, now: datetime, rules: Rules) -> Settle | None:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from sendonce.core.errors import InvariantBroken, LedgerDamaged, StateUnusable
-from sendonce.core.model import Attempt, Batch, Entry, Reset, State
+from sendonce.core.model import Attempt, Batch, Entry, Pause, Reset, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,6 +69,22 @@ class Ledger(NamedTuple):
         """
         earlier = sorted(known for known, raw in self._batches.items() if known < day and _is_open(raw))
         return tuple(self.batch(known) for known in earlier)
+
+    @property
+    def pause(self) -> Pause | None:
+        """The operator's order that nothing is sent, None without one. Raise LedgerDamaged if it is odd."""
+        raw = self.document.get("pause")
+        return None if raw is None else _read_pause(raw)
+
+    def with_pause(self, pause: Pause | None) -> Ledger:
+        """Return a ledger with this pause, or with none."""
+        known = self.document.get("pause") or {}
+        return self._with(pause=None if pause is None else _write_pause(pause, known))
+
+    def pause_row(self) -> str:
+        """Return the pause as a store with rows keeps it, "" for none. Raise LedgerDamaged as `dump`."""
+        raw = self.document.get("pause")
+        return "" if raw is None else _row_text(raw)
 
     def resets(self) -> tuple[Reset, ...]:
         """Return all resets in the order in which they were made. Raise LedgerDamaged if one is odd."""
@@ -205,7 +221,12 @@ def parse(data: bytes) -> Ledger:
 
 
 def assemble(
-    version: int, job: str, api: str, batches: Mapping[str, bytes], resets: Iterable[bytes]
+    version: int,
+    job: str,
+    api: str,
+    batches: Mapping[str, bytes],
+    resets: Iterable[bytes],
+    pause: bytes = b"",
 ) -> Ledger:
     """Return a ledger, or the part of one, from the rows of a store: batches by date, resets in their order.
 
@@ -218,6 +239,8 @@ def assemble(
         "batches": {day: _load_row(f"the row of {day}", data) for day, data in batches.items()},
         "resets": [_load_row("the row of a reset", data) for data in resets],
     }
+    if pause:
+        document["pause"] = _load_row("the pause", pause)
     _check_document(document)
     return Ledger(document)
 
@@ -369,6 +392,9 @@ def _check_document(document: object) -> None:
         _wrong("resets", f"a list is wanted, and it is {_kind(resets)}")
     for index, raw in enumerate(resets):
         _check_raw_reset(f"resets[{index}]", raw)
+    pause = document.get("pause")
+    if pause is not None and not isinstance(pause, dict):
+        _wrong("pause", f"an object is wanted, and it is {_kind(pause)}")
 
 
 def _check_raw_batch(day: str, raw: object) -> None:
@@ -540,6 +566,14 @@ def _read_attempt(day: str, raw: Mapping[str, Any]) -> Attempt:
     )
 
 
+def _read_pause(raw: Mapping[str, Any]) -> Pause:
+    fields = _Fields("pause", raw)
+    until = fields.text("until")
+    if until and not _is_day(until):
+        _wrong("pause.until", f"{until!a} is not a date")
+    return Pause(fields.text("reason"), fields.text("by"), fields.needed_time("at"), until)
+
+
 def _read_reset(index: int, raw: Mapping[str, Any]) -> Reset:
     fields = _Fields(f"resets[{index}]", raw)
     return Reset(
@@ -581,6 +615,11 @@ def _write_batch(batch: Batch, known: Mapping[str, Any]) -> dict[str, Any]:
         ],
     }
     return _with_or_without(made, reason=batch.reason or None)
+
+
+def _write_pause(pause: Pause, known: Mapping[str, Any]) -> dict[str, Any]:
+    made = {**known, "reason": pause.reason, "by": pause.by, "at": _write_time(pause.at)}
+    return _with_or_without(made, until=pause.until or None)
 
 
 def _write_entry(entry: Entry, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,22 @@ class Reset(NamedTuple):
     was: Mapping[str, object]
 
 
+class Pause(NamedTuple):
+    """An operator's order that the job sends nothing: who, when (UTC), why.
+
+    `until` is the first date (YYYY-MM-DD, the job's zone) on which it sends again, "" if only `resume` ends it.
+    """
+
+    reason: str
+    by: str
+    at: datetime
+    until: str = ""
+
+    def holds_on(self, today: str) -> bool:
+        """Whether it still holds on that date."""
+        return not self.until or today < self.until
+
+
 class Page(NamedTuple):
     """What a run needs of the ledger, as it last read it.
 
@@ -102,6 +118,14 @@ class Page(NamedTuple):
     batch: Batch
     forgotten: tuple[Batch, ...] = ()
     open_earlier: tuple[Batch, ...] = ()
+    pause: Pause | None = None
+
+
+class Glance(NamedTuple):
+    """What says whether a date needs a run at all."""
+
+    batch: Batch
+    pause: Pause | None = None
 
 
 class Ending(StrEnum):
@@ -111,6 +135,7 @@ class Ending(StrEnum):
     FOUND_SENT = "found sent"
     ALREADY_SENT = "already sent"
     SKIPPED = "skipped"
+    PAUSED = "paused"
     SCHEDULED = "scheduled"
     SCHEDULED_ELSEWHEN = "scheduled for another date"
     WOULD_SEND = "would send"
@@ -133,12 +158,20 @@ class Outcome(NamedTuple):
     is_hushed: bool = False
 
 
-def settled(batch: Batch) -> Outcome | None:
-    """What to say of a date that needs nothing more; None if a run has work to do."""
+def settled(seen: Glance | Page, today: str) -> Outcome | None:
+    """What to say of a date that needs nothing more on `today` (YYYY-MM-DD); None if a run has work to do.
+
+    A pause holds up no batch in `sending`: what may have been mailed already is looked after all the same.
+    """
+    batch = seen.batch
     if batch.state is State.SKIPPED:
         return Outcome(Ending.SKIPPED, batch.date, f"{batch.date} is skipped: {batch.reason}.")
     if batch.state is not State.SENT:
-        return None
+        if batch.state is State.SENDING or seen.pause is None or not seen.pause.holds_on(today):
+            return None
+        return Outcome(
+            Ending.PAUSED, batch.date, f"Nothing is sent for {batch.date}: {told_pause(seen.pause)}"
+        )
     main = batch.main
     if main is None:
         return Outcome(Ending.ALREADY_SENT, batch.date, f"{batch.date} was already sent.")
@@ -151,3 +184,9 @@ def settled(batch: Batch) -> Outcome | None:
         emails_sent=main.emails_sent,
         recipients=main.recipients,
     )
+
+
+def told_pause(pause: Pause) -> str:
+    """Say that the job is paused, why, and what ends it."""
+    end = f"until {pause.until}, or until `sendonce resume`" if pause.until else "until `sendonce resume`"
+    return f"the job is paused {end}. {pause.by} gave as reason: {pause.reason}."

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sendonce.core.campaigns import Account, Answer, Campaign, Checklist, Content, Listing, Spec
-    from sendonce.core.model import Batch, Page, Reset
+    from sendonce.core.model import Batch, Glance, Page, Pause, Reset
 
 
 class Claim(Protocol):
@@ -34,8 +34,8 @@ class LedgerStore(Protocol):
         """
         ...
 
-    def batch(self, date: str) -> Batch:
-        """The record of `date` alone. Raises as `load`."""
+    def glance(self, date: str) -> Glance:
+        """The record of `date` and the pause, which say whether there is work to do. Raises as `load`."""
         ...
 
     def save(self, page: Page, batch: Batch) -> Page:
@@ -58,6 +58,10 @@ class LedgerStore(Protocol):
 
     def reset(self, page: Page, reset: Reset) -> Page:
         """Forget the batch of `page` and keep it under `resets`. Raises as `save`."""
+        ...
+
+    def set_pause(self, page: Page, pause: Pause | None) -> Page:
+        """Put down that the job is paused, or that it is not any more. Raises as `save`."""
         ...
 
     def rebuild(self, batches: Iterable[Batch]) -> str:

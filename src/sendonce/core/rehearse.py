@@ -54,7 +54,7 @@ class Say(Protocol):
 def rehearse(rules: Rules, ports: Ports) -> Outcome:
     """How a run would end now. Reads only: no lease, no write, no POST. Raises as `Run.go` does for reads."""
     page = ports.store.load(rules.date)
-    if (already := settled(page.batch)) is not None:
+    if (already := settled(page, rules.today)) is not None:
         return already
     ports.store.check_writable()
     if other := other_account(rules, ports.mailer):
@@ -77,7 +77,7 @@ def draft_of(rules: Rules, ports: Ports) -> Campaign:
     page = ports.store.load(rules.date)
     look = look_at(page, ports.mailer, rules)
     step: Step | None = None
-    if settled(page.batch) is None:
+    if settled(page, rules.today) is None:
         step = decide(page, look, ports.mailer.now(), rules, Done())
     match step:
         case Adopt(campaign) | Build(campaign) | Send(campaign) | Settle(campaign):
@@ -89,7 +89,7 @@ def draft_of(rules: Rules, ports: Ports) -> Campaign:
                 f"There is no draft of {rules.date} yet: with this source it is made by the run that sends it."
             )
         case _:
-            raise Refused(f"{rules.date} needs no mailing any more: it is sent, scheduled or skipped.")
+            raise Refused(f"{rules.date} needs no mailing now: it is sent, scheduled, skipped or paused.")
 
 
 def foretell(step: Step, page: Page, look: Look, rules: Rules, ports: Ports) -> Outcome:

@@ -47,12 +47,16 @@ class Grip:
 
 @dataclass(frozen=True)
 class Head:
-    """What the server keeps of a ledger beside its rows. `stamp` is another one after every change."""
+    """What the server keeps of a ledger beside its rows. `stamp` is another one after every change.
+
+    `pause` is the JSON text of the operator's order that nothing is sent, empty without one.
+    """
 
     version: int
     job: str
     api: str
     stamp: str
+    pause: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sendonce.adapters.shared.backend import FIRST_DAY, LAST_DAY, Change, Head, Verdict
 from sendonce.core import ledger as ledgers
 from sendonce.core.errors import ClaimLost, InvariantBroken, LedgerDamaged, StateUnusable
-from sendonce.core.model import Page, State
+from sendonce.core.model import Glance, Page, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sendonce.adapters.shared.backend import Backend, Rows
     from sendonce.adapters.shared.lease import SharedLease
     from sendonce.core.ledger import Ledger
-    from sendonce.core.model import Batch, Reset
+    from sendonce.core.model import Batch, Pause, Reset
     from sendonce.core.ports import Clock
 
 
@@ -57,12 +57,12 @@ class SharedLedger:
         self._check_bound(read.ledger)
         return self._page(read, date)
 
-    def batch(self, date: str) -> Batch:
-        """Return the record of `date` alone, which is all that a date already sent needs. Raises as `load`."""
+    def glance(self, date: str) -> Glance:
+        """Return the record of `date` and the pause, all that a date already sent needs. Raises as `load`."""
         read = self._assembled(self._backend.read_one(date))
         self._check_bound(read.ledger)
         with self._naming_the_place():
-            return read.ledger.batch(date)
+            return Glance(read.ledger.batch(date), read.ledger.pause)
 
     def batches(self, first: str = FIRST_DAY, last: str = LAST_DAY) -> tuple[Batch, ...]:
         """Return the batches from `first` to `last` (YYYY-MM-DD), oldest first; see `LedgerStore`."""
@@ -80,6 +80,12 @@ class SharedLedger:
         with self._naming_the_place():
             return self._parsed(head, {}, found).resets()
 
+    def pause(self) -> Pause | None:
+        """Return the order that nothing is sent, None without one. Raises as `batches`."""
+        ledger = self._assembled(self._backend.read_one(FIRST_DAY)).ledger
+        with self._naming_the_place():
+            return ledger.pause
+
     def whole(self) -> Ledger:
         """Return all there is, for a copy. Raises as `batches`."""
         ledgers_read = [self._assembled(rows).ledger for rows in self._backend.pages(FIRST_DAY, LAST_DAY)]
@@ -95,6 +101,7 @@ class SharedLedger:
                 batch=read.ledger.batch(date),
                 forgotten=read.ledger.forgotten(date),
                 open_earlier=read.ledger.open_before(date),
+                pause=read.ledger.pause,
             )
 
     def _assembled(self, rows: Rows) -> _Read:
@@ -105,7 +112,7 @@ class SharedLedger:
 
     @staticmethod
     def _parsed(head: Head, batches: Mapping[str, bytes], resets: Iterable[bytes]) -> Ledger:
-        return ledgers.assemble(head.version, head.job, head.api, batches, resets)
+        return ledgers.assemble(head.version, head.job, head.api, batches, resets, head.pause)
 
     def _check_bound(self, ledger: Ledger) -> None:
         if ledger.api != self._api:
@@ -153,6 +160,10 @@ class SharedLedger:
             added = ledger.reset_rows()[-1:]
         return self._write(page, ledger, removed=(reset.date,), resets=added)
 
+    def set_pause(self, page: Page, pause: Pause | None) -> Page:
+        """Put down that the job is paused, or not any more; see `LedgerStore`."""
+        return self._write(page, self._read(page).ledger.with_pause(pause))
+
     def check(self, page: Page) -> None:
         """Raise ClaimLost unless the claim is ours and the ledger still is `page`."""
         token, fence = self._token()
@@ -192,7 +203,7 @@ class SharedLedger:
             stamp = self._clock.now().strftime("%Y%m%dT%H%M%SZ")
             kept = self._backend.keep(f"{stamp}-{os.urandom(2).hex()}", raw)
         with self._naming_the_place():
-            change = Change(self._head(), new.rows(), resets=new.reset_rows(), is_whole=True)
+            change = Change(self._head(new), new.rows(), resets=new.reset_rows(), is_whole=True)
         self._judge(self._backend.write(rows.head.stamp if rows.head else "", token, fence, change))
         return kept
 
@@ -205,6 +216,7 @@ class SharedLedger:
             whole = self.whole()
             for reset in whole.resets():
                 whole.forgotten(reset.date)
+            whole.pause  # noqa: B018 - an odd one is damage
             whole.batches()
             return whole, whole.dump()
         except LedgerDamaged:
@@ -217,15 +229,18 @@ class SharedLedger:
         from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
 
         token, fence = self._token()
-        change = Change(self._head(), **rows)  # type: ignore[arg-type] # the fields of a change, by name
+        change = Change(self._head(ledger), **rows)  # type: ignore[arg-type] # the fields of a change, by name
         # a signal must not break off between the server's step and our knowledge of it
         with undisturbed():
             self._judge(self._backend.write(self._read(page).stamp, token, fence, change))
         return self._page(_Read(change.head.stamp, ledger), page.batch.date)
 
-    def _head(self) -> Head:
+    def _head(self, ledger: Ledger) -> Head:
         # random, so that a ledger that was lost and written anew never has a stamp that some run still remembers
-        return Head(ledgers.VERSION, self._job, self._api, os.urandom(16).hex())
+        stamp = os.urandom(16).hex()
+        with self._naming_the_place():
+            pause = ledger.pause_row().encode()
+        return Head(ledgers.VERSION, self._job, self._api, stamp, pause)
 
     @staticmethod
     def _read(page: Page) -> _Read:

@@ -77,7 +77,8 @@ if redis.call('HGET', KEYS[2], 'stamp') == ARGV[4] then return 'done' end
 local at = 6
 local function more() at = at + 1; return ARGV[at - 1] end
 local is_whole = more() == '1'
-redis.call('HSET', KEYS[2], 'stamp', ARGV[4], 'fence', ARGV[2], 'version', more(), 'job', more(), 'api', more())
+redis.call('HSET', KEYS[2], 'stamp', ARGV[4], 'fence', ARGV[2], 'version', more(), 'job', more(), 'api', more(),
+  'pause', more())
 if is_whole then
   for _, day in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do redis.call('DEL', prefix .. 'batch:' .. day) end
   for _, day in ipairs(redis.call('LRANGE', KEYS[5], 0, -1)) do redis.call('DEL', prefix .. 'resets:' .. day) end
@@ -210,7 +211,7 @@ class RedisBackend:
             _WRITE,
             ("lease", "head", "dates", "open", "resets"),
             *(token, fence, stamp, head.stamp, self._prefix, int(change.is_whole)),
-            *(head.version, head.job, head.api),
+            *(head.version, head.job, head.api, head.pause),
             *(len(change.removed), *change.removed),
             *(len(change.batches), *rows),
             *(len(change.resets), *resets),
@@ -270,8 +271,9 @@ class RedisBackend:
         if not found:
             return None
         try:
-            fields = {name.decode(): value.decode() for name, value in found.items()}
-            return Head(int(fields["version"]), fields["job"], fields["api"], fields["stamp"])
+            pause = found.get(b"pause", b"")  # what it says is judged with the rows
+            fields = {name.decode(): value.decode() for name, value in found.items() if name != b"pause"}
+            return Head(int(fields["version"]), fields["job"], fields["api"], fields["stamp"], pause)
         except (ValueError, KeyError):
             raise LedgerDamaged(
                 f"The ledger at {self.place} is damaged: the hash {self._key('head')} does not say what it must. "

@@ -54,13 +54,13 @@ from sendonce.adapters.shared.backend import ANSWER_WAIT_S, PAGE_ROWS, Grip, Hea
 from sendonce.core.errors import StateUnusable, StoreDown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
 
     from sendonce.adapters.shared.backend import Change
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """The version of the tables. Each later one gets a step in `_MIGRATIONS`; there is no way back."""
 
 _META: Final = MetaData()
@@ -93,6 +93,7 @@ _ledgers = Table(
     Column("api", String(255), nullable=False),
     Column("stamp", String(32), nullable=False),
     Column("fence", BigInteger, nullable=False),
+    Column("pause", _LONG, nullable=True),
 )
 _batches = Table(
     "sendonce_batches",
@@ -355,7 +356,8 @@ class SqlBackend:
         return Verdict.DONE if (row.stamp if row is not None else "") == stamp else Verdict.CHANGED
 
     def _put_head(self, db: Connection, stamp: str, fence: int, head: Head) -> None:
-        values = {"version": head.version, "api": head.api, "stamp": head.stamp, "fence": fence}
+        values: dict[str, object] = {"version": head.version, "api": head.api, "stamp": head.stamp}
+        values |= {"fence": fence, "pause": head.pause.decode() or None}
         if stamp:
             db.execute(
                 update(_ledgers)
@@ -419,7 +421,9 @@ class SqlBackend:
 
     def _head(self, db: Connection) -> Head | None:
         row = db.execute(select(_ledgers).where(_ledgers.c.job == self._job)).one_or_none()
-        return None if row is None else Head(row.version, row.job, row.api, row.stamp)
+        if row is None:
+            return None
+        return Head(row.version, row.job, row.api, row.stamp, b"" if row.pause is None else _bytes(row.pause))
 
     # ---- how ----
 
@@ -528,7 +532,14 @@ def _schema_version(db: Connection) -> int:
     return db.scalar(select(func.max(_schema.c.version))) or 0
 
 
-_MIGRATIONS: Final = {1: _META.create_all}
+def _add_pause(db: Connection) -> None:
+    """Version 2 keeps a pause. Tables made just now have it already."""
+    if "pause" not in {column["name"] for column in inspect(db).get_columns(_ledgers.name)}:
+        kind = _LONG.compile(dialect=db.dialect)
+        db.exec_driver_sql(f"ALTER TABLE {_ledgers.name} ADD COLUMN pause {kind}")
+
+
+_MIGRATIONS: Final[Mapping[int, Callable[[Connection], None]]] = {1: _META.create_all, 2: _add_pause}
 
 
 def _warnings(db: Connection, kind: str) -> list[str]:
