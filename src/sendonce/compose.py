@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sendonce.core.campaigns import Campaign
     from sendonce.core.decide import Rules
     from sendonce.core.model import Attempt, Batch, Pause, Reset
-    from sendonce.core.ports import CampaignSource
+    from sendonce.core.orders import Kind
+    from sendonce.core.ports import CampaignSource, Mailer
     from sendonce.doctor import Finding
     from sendonce.monitoring import Monitor
     from sendonce.settings import Settings
@@ -169,7 +170,14 @@ def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:
 # -------------------------------------------------------------------------------------------------- a send
 
 
-def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
+class Ordered(NamedTuple):
+    """What an operator orders beside the day's campaign, and why."""
+
+    kind: Kind
+    reason: str
+
+
+def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered | None = None) -> Outcome:
     """One run: lease, protocol, release. `say_last` prints if the deadline ends the run from its own thread."""
     from sendonce.adapters.signals import deadline, stop_on_signals
     from sendonce.core.errors import NotRecorded, SendonceError, Stopped
@@ -202,11 +210,11 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
             lease.acquire(give_up_at_s)
             # the client costs more to import than all the rest, and most who waited find the date sent
             seen = job.ledger(lease).glance(day.isoformat())
-            if (already := settled(seen, job.today().isoformat())) is not None:
+            if (already := _settled(job, seen, ordered)) is not None:
                 return already
             from sendonce.core.batch import Run as _Run
 
-            run = _Run(rules(job, day), ports(job, lease, day), this)
+            run = _Run(*_rules_and_ports(job, lease, day, ordered), this)
             return run.go()
         except Stopped as stop:
             # before `run` began or after it ended: in between it answers for itself
@@ -215,6 +223,44 @@ def send(job: Job, day: date, say_last: Callable[[str], None]) -> Outcome:
         finally:
             signals.ignore()
             lease.release()
+
+
+def _settled(job: Job, seen: Glance, ordered: Ordered | None) -> Outcome | None:
+    """As `settled`. A date that is sent is what an order is about, and a skipped one is refused by the order."""
+    if ordered is not None and seen.batch.state in {State.SENT, State.SKIPPED}:
+        seen = seen._replace(batch=seen.batch._replace(state=State.NONE))
+    return settled(seen, job.today().isoformat())
+
+
+def _rules_and_ports(
+    job: Job, lease: FileLease | SharedLease | None, day: date, ordered: Ordered | None
+) -> tuple[Rules, Ports]:
+    """What the run is about, and the world. Raise Refused or Temporary for an order that cannot be carried out now."""
+    from dataclasses import replace
+
+    from sendonce.core.batch import other_account
+    from sendonce.core.guards import Scope
+    from sendonce.core.model import Source
+    from sendonce.core.orders import Kind as _Kind
+    from sendonce.core.orders import order_of
+
+    rule, them = rules(job, day), ports(job, lease, day)
+    if ordered is None:
+        return rule, them
+    if objected := other_account(rule, them.mailer):
+        raise Refused(objected.said)
+    order = order_of(ordered.kind, them.store.load(rule.date).batch, them.mailer)
+    scope = Scope.AUDIENCE if job.settings.recipient_guard is Scope.AUDIENCE else Scope.JOB
+    rule = replace(
+        rule,
+        source=Source.REPLICATE,
+        role=order.role,
+        order=f"{whoami()}: {ordered.reason}",
+        title_key=order.title_key(rule.title_key),
+        date_key=rule.title_key,
+        scope=scope if ordered.kind is _Kind.REMAINING else Scope.OFF,
+    )
+    return rule, replace(them, source=copy_of(job, them.mailer, order.first))
 
 
 def monitor(job: Job) -> Monitor:
@@ -237,12 +283,12 @@ def tries(job: Job, day: str) -> int | None:
         return None
 
 
-def rehearse(job: Job, day: date) -> Outcome:
+def rehearse(job: Job, day: date, ordered: Ordered | None = None) -> Outcome:
     """A dry run."""
     from sendonce.core.rehearse import rehearse as rehearsal
 
     try:
-        return rehearsal(rules(job, day), ports(job, None, day))
+        return rehearsal(*_rules_and_ports(job, None, day, ordered))
     except Refused as fault:
         text = f"{fault.message} A run would refuse, and send nothing: put that right and look again."
         return Outcome(Ending.REFUSED, day.isoformat(), text)
@@ -337,6 +383,8 @@ def rules(job: Job, day: date) -> Rules:
     """What the settings say of the job on that day."""
     from sendonce.core.dates import render
     from sendonce.core.decide import Rules as _Rules
+    from sendonce.core.guards import Scope
+    from sendonce.core.model import Source
 
     s = job.settings
     return _Rules(
@@ -351,6 +399,7 @@ def rules(job: Job, day: date) -> Rules:
         timeout_s=s.timeout_s,
         today=job.today().isoformat(),
         guards=s.guards,
+        scope=s.recipient_guard if s.source is not Source.DRAFT else Scope.OFF,
     )
 
 
@@ -421,6 +470,13 @@ def source(job: Job, mailer: Mailchimp, day: date) -> CampaignSource | None:
             return HtmlFile(path, list_id=s.list_id, segment_id=s.segment_id, settings=settings)
         case _:
             assert_never(s.source)
+
+
+def copy_of(job: Job, mailer: Mailer, first: Campaign) -> CampaignSource:
+    """The same settings and content once more, for what is ordered beside the day's campaign."""
+    from sendonce.adapters.sources import Copy
+
+    return Copy(mailer, first.id, list_id=job.settings.list_id, subject="", named="the campaign of the date")
 
 
 def passing(job: Job, names: Sequence[str], reason: str) -> Job:
@@ -666,16 +722,18 @@ class Explained(NamedTuple):
 def explain(job: Job, day: date) -> Explained:
     """Read the record, the lease and Mailchimp, and rehearse the next run. Raises as a dry run does."""
     from sendonce.core.batch import look_at
+    from sendonce.core.orders import PartOfLedger
 
     rule = rules(job, day)
     store = job.ledger()
-    page = store.load(rule.date)
+    whole = store.load(rule.date)
+    page = PartOfLedger(store, rule.role).load(rule.date)
     look = look_at(page, mailchimp(job), rule)
     next_run = already_settled(job, day) or rehearse(job, day)
     resets = tuple(reset for reset in store.resets() if reset.date == rule.date)
     lease, holder = lock_status(job)
     is_at_work = holder is not None and holder["standing"] == "live"
-    return Explained(page.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work)
+    return Explained(whole.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work)
 
 
 def examine(settings: Settings, root: Path, *, is_job_named: bool) -> list[Finding]:

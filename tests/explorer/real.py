@@ -119,6 +119,9 @@ class _World:
     def check_writable(self) -> None:
         return
 
+    def segment_type(self, list_id: str, segment_id: int) -> NoReturn:
+        raise NotImplementedError
+
     def reset(self, page: Page, reset: Reset) -> NoReturn:
         raise NotImplementedError
 

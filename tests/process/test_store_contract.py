@@ -158,7 +158,7 @@ def full(date: str = DAY) -> Batch:
 def test_a_first_start_finds_no_record(place: Place) -> None:
     store = place.ledger()
 
-    assert store.load(DAY)[1:] == (Batch(DAY, State.NONE), (), (), None)
+    assert store.load(DAY)[1:] == (Batch(DAY, State.NONE), (), (), None, ())
     assert store.glance(DAY).batch == Batch(DAY, State.NONE)
     assert (store.batches(), store.resets()) == ((), ())
     assert (store.whole().rows(), store.whole().reset_rows()) == ({}, [])
@@ -217,7 +217,7 @@ def test_an_earlier_open_batch_is_written_with_the_page_of_another_date(place: P
         page = store.save(page, sent("2026-01-03")._replace(reason="said again"))
         store.save(page, planned())
 
-    assert page[1:] == (Batch(DAY), (), (), None)
+    assert page[1:] == (Batch(DAY), (), (), None, ())
     assert place.ledger().batches() == (sent("2026-01-03")._replace(reason="said again"), planned())
 
 
@@ -789,7 +789,7 @@ def test_a_ledger_that_is_put_in_place_has_nothing_of_the_old_one(place: Place) 
         store.replace(lambda _: ledgers.empty(place.job, API))
 
     store = place.ledger()
-    assert store.load(DAY)[1:] == (Batch(DAY), (), (), None)
+    assert store.load(DAY)[1:] == (Batch(DAY), (), (), None, ())
     assert (store.batches(), store.resets(), store.whole().reset_rows()) == ((), (), [])
 
 

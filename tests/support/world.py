@@ -297,6 +297,7 @@ class Account:
         self.keeps_title_as: Callable[[str], str] = str
         self.shows_content_as: Callable[[Content], Content] = lambda content: content
         self.show_settings_with: dict[str, object] = {}
+        self.segment_types: dict[int, str] = {}
         # later ones have smaller ids: a tie within one second is decided against the order of making
         self._ids = (f"{0xFFFFFF - n:06x}" for n in count())
 
@@ -457,6 +458,9 @@ class MemoryMailer(Mailer):
             return None if made is None else self._account.shown(made, is_by_id=True)
 
         return self._ask("campaign", read)
+
+    def segment_type(self, list_id: str, segment_id: int) -> str:
+        return self._ask("segment_type", lambda: self._account.segment_types[segment_id])
 
     def content(self, campaign_id: str) -> Content:
         account = self._account

@@ -80,18 +80,26 @@ class Copy:
     answer (it is titled "... (copy 01)", facts §9).
     """
 
-    def __init__(self, mailer: Mailer, campaign_id: str, *, list_id: str, subject: str) -> None:
-        self._mailer, self._id = mailer, campaign_id
+    def __init__(
+        self,
+        mailer: Mailer,
+        campaign_id: str,
+        *,
+        list_id: str,
+        subject: str,
+        named: str = "SENDONCE_REPLICATE_FROM",
+    ) -> None:
+        self._mailer, self._id, self._named = mailer, campaign_id, named
         self._list_id, self._subject = list_id, subject
 
     def spec(self) -> Spec:
         """Read the source campaign as it is now. Raise Refused if it is gone or holds what cannot be copied."""
         source = self._mailer.campaign(self._id)
         if source is None:
-            raise Refused(f"The campaign to copy, {self._id} (SENDONCE_REPLICATE_FROM), is not in Mailchimp.")
+            raise Refused(f"The campaign to copy, {self._id} ({self._named}), is not in Mailchimp.")
         content = self._mailer.content(self._id)
         if faults := "; ".join(self._faults(source, content)):
-            raise Refused(f"Campaign {self._id} (SENDONCE_REPLICATE_FROM) cannot be copied: {faults}.")
+            raise Refused(f"Campaign {self._id} ({self._named}) cannot be copied: {faults}.")
         settings = {k: source.settings[k] for k in COPIED_SETTINGS if _is_set(source.settings.get(k))}
         if self._subject:
             settings["subject_line"] = self._subject

@@ -9,7 +9,7 @@ import click
 
 from sendonce import compose
 from sendonce.cli.base import cli, common, day_option, shared, warnings_of
-from sendonce.core.errors import WrongUsage
+from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.guards import Guard
 from sendonce.core.model import Ending
 
@@ -38,7 +38,20 @@ if TYPE_CHECKING:
     type=click.Choice([g.value for g in Guard]),
     help="Pass this guard; needs --reason.",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Why a guard is passed, for the record.")
+@click.option(
+    "--remaining",
+    is_flag=True,
+    help="Send the date's campaign to those alone who were not sent it: it was canceled half-way, or reached fewer "
+    "than counted. Needs --date and --reason.",
+)
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Mail the date's campaign to all a second time. Asks for the date; needs --date and --reason.",
+)
+@click.option(
+    "--reason", default="", metavar="TEXT", help="Why, for the record: of --override, --remaining, --again."
+)
 @common
 def send_batch(
     day: str | None,
@@ -49,6 +62,8 @@ def send_batch(
     test_to: str | None,
     outside_window: bool,
     passed: tuple[str, ...],
+    remaining: bool,
+    again: bool,
     reason: str,
 ) -> ExitCode:
     """Send the day's campaign, unless it is sent already.
@@ -62,6 +77,9 @@ def send_batch(
         raise WrongUsage("--test-to sends no campaign: leave out --dry-run and --wait.")
     if passed and not reason.strip():
         raise WrongUsage("--override needs --reason: why may this guard be passed?")
+    ordered = _ordered(day, reason, is_remaining=remaining, is_again=again)
+    if ordered is not None and test_to is not None:
+        raise WrongUsage("--test-to sends no campaign: leave out --remaining and --again.")
     names = sorted({*passed, *([Guard.WINDOW.value] if outside_window else [])})
     job = compose.passing(shared.open_job(), names, " ".join(reason.split()) or "--outside-window")
     when = job.day(day, early=early)
@@ -69,12 +87,16 @@ def send_batch(
         outcome = compose.send_test(job, when, test_to)
         return shared.voice.outcome("send-batch", outcome, warnings_of(job))
     if dry_run:
-        outcome = compose.already_settled(job, when) or compose.rehearse(job, when)
+        outcome = (None if ordered else compose.already_settled(job, when)) or compose.rehearse(
+            job, when, ordered
+        )
         job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
         return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
+    if again:
+        _confirm_again(when)
     monitor = compose.monitor(job)
     with monitor.told_of_faults(when.isoformat()):
-        outcome = _sent(job, when, monitor, is_waiting=wait)
+        outcome = _sent(job, when, monitor, ordered, is_waiting=wait)
     code = shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
     known = len(job.log.warnings)
     monitor.ended(outcome, compose.tries(job, outcome.date))  # others may take their time: it is said by now
@@ -82,12 +104,46 @@ def send_batch(
     return code
 
 
-def _sent(job: compose.Job, day: date, monitor: Monitor, *, is_waiting: bool) -> Outcome:
+def _ordered(day: str | None, reason: str, *, is_remaining: bool, is_again: bool) -> compose.Ordered | None:
+    """What is ordered beside the day's campaign. Such an order names its date: it is nothing for a crontab."""
+    if not (is_remaining or is_again):
+        return None
+    from sendonce.core.orders import Kind
+
+    name = "--remaining" if is_remaining else "--again"
+    if is_remaining and is_again:
+        raise WrongUsage("--remaining and --again exclude each other.")
+    if day is None:
+        raise WrongUsage(f"{name} needs --date: of which day?")
+    if not reason.strip():
+        raise WrongUsage(f"{name} needs --reason: why is there another mailing for that date?")
+    return compose.Ordered(Kind.REMAINING if is_remaining else Kind.AGAIN, " ".join(reason.split()))
+
+
+def _confirm_again(day: date) -> None:
+    """Have the date typed. Raise Refused if it is another, WrongUsage if nobody is there to type it."""
+    sys.stderr.write(
+        f"--again mails the campaign of {day} once more, also to all who were sent it.\n"
+        "If that is meant, type the date (YYYY-MM-DD): "
+    )
+    sys.stderr.flush()
+    typed = sys.stdin.readline() if sys.stdin else ""
+    if not typed:
+        raise WrongUsage(
+            "--again asks for the date to be typed, and nobody was there to type it. Nothing was sent."
+        )
+    if typed.strip() != day.isoformat():
+        raise Refused(f"That was not {day}. Nothing was sent.")
+
+
+def _sent(
+    job: compose.Job, day: date, monitor: Monitor, ordered: compose.Ordered | None, *, is_waiting: bool
+) -> Outcome:
     """How the run for the day ended, or that none was needed."""
-    outcome = compose.already_settled(job, day)
+    outcome = compose.already_settled(job, day) if ordered is None else None
     if outcome is None:
         monitor.started()
-        outcome = compose.send(job, day, say_last=_say_last(job, day.isoformat(), monitor))
+        outcome = compose.send(job, day, _say_last(job, day.isoformat(), monitor), ordered)
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     is_sent = outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
     return _wait(job, outcome) if is_waiting and outcome.campaign_id and is_sent else outcome

@@ -47,17 +47,19 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
-from sendonce.core.guards import NO_GUARDS, Facts, Mailed, objection, of_account
+from sendonce.core.guards import NO_GUARDS, Facts, Mailed, Scope, objection, of_account
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
+from sendonce.core.orders import PartOfLedger
+from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
-    from sendonce.core.campaigns import Spec
+    from sendonce.core.campaigns import Listing, Spec
     from sendonce.core.decide import Rules
     from sendonce.core.guards import Objection
-    from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
+    from sendonce.core.ports import CampaignSource, Clock, Mailer, RunStore, Witness
 
 RECIPIENTS_WAIT_S = 120
 """How long a run waits for Mailchimp to compute the audience of a new campaign; 5 to 60 s is usual (facts §3)."""
@@ -74,7 +76,7 @@ EARLIER_READ_AT_MOST = 7
 class Ports:
     """The world, as one run gets it. `source` is None for drafts that a person makes."""
 
-    store: LedgerStore
+    store: RunStore
     mailer: Mailer
     source: CampaignSource | None
     clock: Clock
@@ -98,7 +100,34 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
     listing = mailer.listing()
     of_date = tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key))
     others = (c for c in listing.campaigns if not belongs(c.title, rules.title_key))
-    return Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others))
+    look = Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others))
+    return look if rules.scope is Scope.OFF else _with_reached(look, page, listing, mailer, rules)
+
+
+def _with_reached(look: Look, page: Page, listing: Listing, mailer: Mailer, rules: Rules) -> Look:
+    """The look, with the other campaigns of the date that somebody was sent, and those on record that are gone."""
+    own = {*look.by_id, *(c.id for c in look.listed)}
+    found = {c.id: c for c in listing.campaigns if c.id not in own and _counts(c, rules)}
+    lost = []
+    forgotten = (entry for batch in page.forgotten for entry in batch.campaigns if entry.id not in look.by_id)
+    for entry in (*page.beside, *forgotten):
+        shown = mailer.campaign(entry.id)
+        if shown is not None and has_reached(shown):
+            found[shown.id] = shown
+        elif shown is None and (entry.requested_at is not None or entry.sent_at is not None):
+            lost.append(entry.id)
+    return replace(look, reached=tuple(found.values()), lost=tuple(lost))
+
+
+def _counts(campaign: Campaign, rules: Rules) -> bool:
+    """Whether the listing shows it as one that somebody was sent on the date, as far as the scope goes."""
+    if not has_reached(campaign):
+        return False
+    if is_of_date(campaign.title, rules.date_key or rules.title_key):
+        return True
+    at = campaign.send_time
+    is_on_date = at is not None and at.astimezone(rules.zone).date().isoformat() == rules.date
+    return rules.scope is Scope.AUDIENCE and is_on_date
 
 
 def _last_mailed(campaigns: Iterable[Campaign]) -> dict[str, Mailed]:
@@ -182,7 +211,8 @@ class Run:
 
     def __init__(self, rules: Rules, ports: Ports, attempt: Attempt) -> None:
         self._rules = rules
-        self._store, self._mailer, self._source = ports.store, ports.mailer, ports.source
+        self._store = PartOfLedger(ports.store, rules.role, rules.order)
+        self._mailer, self._source = ports.mailer, ports.source
         self._clock, self._witness, self._new_nonce = ports.clock, ports.witness, ports.new_nonce
         self._attempt = attempt
         self._done = Done()
@@ -318,7 +348,7 @@ class Run:
 
     def _create(self, look: Look) -> Look:
         title = created_title(self._rules.title_key, self._batch.nonce)
-        spec = self._todays_spec()
+        spec = self._leaving_out(look)
         # claim and ledger once more: a frozen run must not add a draft to its successor's
         self._store.check(self._page)
         campaign = self._mailer.create(spec, title)
@@ -338,10 +368,11 @@ class Run:
 
     def _build(self, campaign: Campaign, look: Look) -> Look:
         """Settings and content from today's file or source; the read by id of the next look shows the settings."""
-        spec = self._todays_spec()
+        spec = self._leaving_out(look)
+        is_again = self._done.built_id == campaign.id
         try:
             # what this very run created has today's settings already
-            if self._done.created_id != campaign.id:
+            if self._done.created_id != campaign.id or is_again:
                 self._store.check(self._page)
                 self._mailer.write_settings(campaign.id, spec, campaign.title)
             self._store.check(self._page)
@@ -358,7 +389,8 @@ class Run:
                     f"The {part} content of campaign {campaign.id} does not read back as it was written."
                 )
         self._write(self._batch._replace(state=State.READY, reason=""))
-        self._done = replace(self._done, built_id=campaign.id, spec=spec)
+        left_out = frozenset(c.id for c in look.reached_in(campaign.list_id))
+        self._done = replace(self._done, built_id=campaign.id, spec=spec, left_out=left_out)
         return replace(look, is_stale=True)
 
     def _look_if_overtaken(self) -> Look | None:
@@ -401,11 +433,13 @@ class Run:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
-        if self._rules.guards != NO_GUARDS:
+        if self._rules.guards != NO_GUARDS or self._done.left_out:
             # only now Mailchimp has counted the recipients, and some minutes may have passed
             counted = self._mailer.campaign(campaign.id)
             if counted is None or not counted.is_draft:
                 return self._look()
+            if self._done.left_out and counted.recipient_count == 0:
+                return self._reaches_nobody(counted)
             if objected := self._objected(counted, look):
                 return objected
             campaign = counted
@@ -434,6 +468,13 @@ class Run:
                 return self._unclear(campaign, entry, said)
             case _:
                 assert_never(answer)
+
+    def _reaches_nobody(self, campaign: Campaign) -> tuple[Outcome, Batch]:
+        ids = ", ".join(sorted(self._done.left_out))
+        return self._refused(
+            f"Campaign {campaign.id} would reach nobody: all of its audience were sent {ids} already.",
+            campaign,
+        )
 
     def _accepted(self, campaign: Campaign, entry: Entry) -> tuple[Outcome, Batch]:
         entry = entry._replace(by="sendonce", sent_at=self._mailer.now())
@@ -738,6 +779,14 @@ class Run:
     def _batch(self) -> Batch:
         """The date's record as the ledger has it."""
         return self._page.batch
+
+    def _leaving_out(self, look: Look) -> Spec:
+        """Today's settings and content, for those alone who were sent no other campaign of the date."""
+        spec = self._todays_spec()
+        list_id = str(spec.recipients.get("list_id", ""))
+        reached, saved = look.reached_in(list_id), saved_segment(spec)
+        kind = self._mailer.segment_type(list_id, saved) if reached and saved is not None else ""
+        return excluding(spec, reached, kind)
 
     def _todays_spec(self) -> Spec:
         """Read once: a file that changes in mid-run must not give a campaign of two halves."""

@@ -9,7 +9,9 @@
     a reset forgot a send whose outcome is open      wait out SETTLE
     draft source                                     the draft named by the title key, else refuse
     created source                                   the earliest draft of either form, else create it
+      others of the date still being mailed          later (only where their recipients shall be left out)
       not written in this run                        write settings and content
+        or others of the date were mailed since      again, leaving out their recipients
       younger than LISTING, or not looked at since   wait, look again
       does not read back as written                  refuse
     otherwise                                        send
@@ -23,8 +25,10 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.guards import NO_GUARDS, Guards, Mailed
+from sendonce.core.guards import NO_GUARDS, Guards, Mailed, Scope
 from sendonce.core.model import Batch, Entry, Page, Source, State, settled, told_pause
+from sendonce.core.parts import MAIN
+from sendonce.core.reach import is_excluded, is_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +45,13 @@ CLOCK_GRAIN_S = 1
 
 @dataclass(frozen=True)
 class Rules:
-    """What the settings say of one job and date. Waiting times in seconds; `today` is the date in `zone` now."""
+    """What the settings say of one job and date. Waiting times in seconds; `today` is the date in `zone` now.
+
+    `role` is the part of the date's record that the run is about, with `order`, who ordered it and why; `title_key` is
+    that part's, `date_key` the day's own (the same for the day's campaign). `scope`: whose campaigns of the date a
+    created campaign leaves out the recipients of; `covered`: campaigns that are gone, whose recipients are left out
+    by a tag.
+    """
 
     job: str
     date: str
@@ -54,6 +64,11 @@ class Rules:
     timeout_s: float
     today: str
     guards: Guards = NO_GUARDS
+    role: str = MAIN
+    order: str = ""
+    date_key: str = ""
+    scope: Scope = Scope.OFF
+    covered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,8 @@ class Look:
     """What Mailchimp showed: the date's campaigns of a complete listing, and those read by id (None: 404).
 
     `is_stale`: something was written to a campaign since. `last_mailed`: for each audience, the campaign that it
-    got last, those of the date aside.
+    got last, those of the date aside. `reached`: other campaigns of the date that somebody was sent, by the scope of
+    the rules; `lost`: ids of such that are gone from Mailchimp.
     """
 
     at: datetime
@@ -69,6 +85,12 @@ class Look:
     by_id: Mapping[str, Campaign | None] = field(default_factory=dict)
     is_stale: bool = False
     last_mailed: Mapping[str, Mailed] = field(default_factory=dict)
+    reached: tuple[Campaign, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    def reached_in(self, list_id: str) -> tuple[Campaign, ...]:
+        """Those of `reached` that went to this audience."""
+        return tuple(c for c in self.reached if c.list_id == list_id)
 
     def campaigns(self) -> tuple[Campaign, ...]:
         """Each campaign once. One that either read shows past `save` is past it: reads may lag, never lead."""
@@ -90,11 +112,12 @@ class Look:
 
 @dataclass(frozen=True)
 class Done:
-    """What this run has done so far: created a draft, written which campaign as what."""
+    """What this run has done so far: created a draft, written which campaign as what, leaving out whose recipients."""
 
     created_id: str = ""
     built_id: str = ""
     spec: Spec | None = None
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -214,7 +237,7 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
         if fault := _fault_of_recorded(main, recorded, rules):
             return Refuse(fault, recorded)
         if batch.state is State.SENDING:
-            return _settle_or_send(main, recorded, page, now, rules)
+            return _settle_or_send(main, recorded, page, look, now, rules)
     if open_send := _open_send_of_reset(page, look, now, rules):
         return open_send
     return _from_drafts(batch, recorded, look, rules, done)
@@ -272,6 +295,8 @@ def _from_drafts(batch: Batch, recorded: Campaign | None, look: Look, rules: Rul
             return Refuse(fault, elected)
         is_recorded = recorded is not None and batch.state is State.READY
         return Send(elected) if is_recorded else Adopt(elected)
+    if obstacle := _unknown_reach(look, rules):
+        return obstacle
     drafts = [c for c in look.campaigns() if c.is_draft and belongs(c.title, rules.title_key)]
     if not drafts:
         if done.created_id:
@@ -293,6 +318,8 @@ def _from_elected(
         return Adopt(elected)
     if done.built_id != elected.id or done.spec is None:
         return Build(elected)
+    if not {c.id for c in look.reached_in(elected.list_id)} <= done.left_out:
+        return Build(elected)  # another campaign of the date was mailed since
     ripe_at = old_enough_at(created_at, rules)
     if look.is_stale or look.at < ripe_at:
         return LookAgain(ripe_at)
@@ -303,7 +330,9 @@ def _from_elected(
     return Send(elected)
 
 
-def _settle_or_send(main: Entry, recorded: Campaign, page: Page, now: datetime, rules: Rules) -> Step:
+def _settle_or_send(
+    main: Entry, recorded: Campaign, page: Page, look: Look, now: datetime, rules: Rules
+) -> Step:
     if fault := _fault_of_draft(recorded, rules):
         return Refuse(fault, recorded)
     until = settled_at(main, rules)
@@ -315,7 +344,26 @@ def _settle_or_send(main: Entry, recorded: Campaign, page: Page, now: datetime, 
             f"{told_pause(page.pause)}",
             recorded,
         )
+    # it is not written to any more: who was sent another campaign meanwhile would be sent this one, too
+    if not_left_out := [c for c in look.reached_in(recorded.list_id) if not is_excluded(recorded, c)]:
+        return Refuse(
+            f"Campaign {recorded.id} does not leave out who was sent {_ids(tuple(not_left_out))} on this date.",
+            recorded,
+        )
     return Send(recorded)
+
+
+def _unknown_reach(look: Look, rules: Rules) -> Step | None:
+    """Why it cannot be said yet, or any more, who was sent another campaign of the date; None if it can."""
+    if lost := sorted(set(look.lost) - rules.covered):
+        return Refuse(
+            f"{', '.join(lost)} of this date is gone from Mailchimp (404): who was sent it cannot be left out of another."
+        )
+    if at_work := [c for c in look.reached if not is_through(c)]:
+        return GiveWay(
+            f"{_ids(tuple(at_work))} of this date is still being mailed: who was not sent it is known only afterwards."
+        )
+    return None
 
 
 def _open_send_of_reset(page: Page, look: Look, now: datetime, rules: Rules) -> Settle | None:

@@ -27,6 +27,14 @@ class Guard(StrEnum):
     PLACEHOLDERS = "placeholders"
 
 
+class Scope(StrEnum):
+    """Whose campaigns of a date count where nobody shall be sent two of them (see `reach`)."""
+
+    OFF = "off"
+    JOB = "job"
+    AUDIENCE = "audience"
+
+
 class Window(NamedTuple):
     """From when to when of a day, in the job's zone, a campaign may be sent."""
 

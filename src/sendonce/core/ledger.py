@@ -415,7 +415,8 @@ def _campaigns(where: str, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
     for entry in entries:
         if not isinstance(entry, dict):
             _wrong(f"{where}.campaigns", f"an object is wanted, and it is {_kind(entry)}")
-        if not (isinstance(entry.get("id"), str) and entry["id"]):
+        # what an operator ordered has an entry, with a state, before there is a campaign
+        if not (isinstance(entry.get("id"), str) and (entry["id"] or entry.get("state"))):
             _wrong(f"{where}.campaigns", "a campaign without an id")
     return entries
 
@@ -486,6 +487,12 @@ class _Fields:
             _wrong(f"{self._where}.{name}", f"a text is wanted, and it is {_kind(value)}")
         return value
 
+    def state(self, name: str) -> State:
+        value = self.text(name, State.NONE)
+        if value not in _STATES:
+            _wrong(f"{self._where}.{name}", f"no state is called {value!a}")
+        return State(value)
+
     def count(self, name: str) -> int | None:
         value = self._raw.get(name)
         if value is not None and type(value) is not int:
@@ -529,11 +536,12 @@ def _read_batch(day: str, raw: Mapping[str, Any]) -> Batch:
 
 
 def _twice(entries: tuple[Entry, ...]) -> str:
-    if len({entry.id for entry in entries}) != len(entries):
+    ids = [entry.id for entry in entries if entry.id]
+    if len(set(ids)) != len(ids):
         return "one campaign stands there twice"
-    if sum(entry.role == "main" for entry in entries) > 1:
-        return "two campaigns have the role main"
-    return ""
+    leading = [entry.role for entry in entries if entry.role == "main" or entry.state is not State.NONE]
+    twice = next((role for role in leading if leading.count(role) > 1), "")
+    return f"two campaigns have the role {twice}" if twice else ""
 
 
 def _read_entry(day: str, raw: Mapping[str, Any]) -> Entry:
@@ -550,6 +558,10 @@ def _read_entry(day: str, raw: Mapping[str, Any]) -> Entry:
         emails_sent=fields.count("emails_sent"),
         scheduled_for=fields.time("scheduled_for"),
         recipients=fields.count("recipients"),
+        state=fields.state("state"),
+        nonce=fields.text("nonce"),
+        reason=fields.text("reason"),
+        order=fields.text("order"),
     )
 
 
@@ -635,7 +647,15 @@ def _write_entry(entry: Entry, known: Mapping[str, Any]) -> dict[str, Any]:
         "sent_at": _maybe(entry.sent_at),
         "emails_sent": entry.emails_sent,
     }
-    return _with_or_without(made, scheduled_for=_maybe(entry.scheduled_for), recipients=entry.recipients)
+    return _with_or_without(
+        made,
+        scheduled_for=_maybe(entry.scheduled_for),
+        recipients=entry.recipients,
+        state=None if entry.state is State.NONE else entry.state.value,
+        nonce=entry.nonce or None,
+        reason=entry.reason or None,
+        order=entry.order or None,
+    )
 
 
 def _write_attempt(attempt: Attempt, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -681,6 +701,16 @@ def check_transition(old: Batch, new: Batch) -> None:
             raise InvariantBroken(f"{new.date}: the request to send {entry.id} would be forgotten")
     if old.state is new.state is State.SENDING and _main_id(old) != _main_id(new):
         raise InvariantBroken(f"{new.date}: {_main_id(old)} is being sent, not {_main_id(new)}")
+    if any(entry.state is not State.NONE for entry in (*old.campaigns, *new.campaigns)):
+        _check_parts(old, new)
+
+
+def _check_parts(old: Batch, new: Batch) -> None:
+    """What was ordered beside the day's campaign keeps to the same rules, each order for itself."""
+    from sendonce.core.parts import part, roles  # noqa: PLC0415 - hardly any date has one
+
+    for role in dict.fromkeys((*roles(old), *roles(new))):
+        check_transition(part(old, role), part(new, role))
 
 
 def _main_id(batch: Batch) -> str:
@@ -691,7 +721,7 @@ def _check_batch(batch: Batch) -> None:
     _check_day(batch.date)
     if said := _twice(batch.campaigns):
         raise InvariantBroken(f"{batch.date}: {said}")
-    if not all(entry.id for entry in batch.campaigns):
+    if not all(entry.id or entry.state is not State.NONE for entry in batch.campaigns):
         raise InvariantBroken(f"{batch.date}: a campaign without an id")
     main = batch.main
     if batch.state in {State.SENDING, State.SENT} and main is None:

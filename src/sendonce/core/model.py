@@ -37,7 +37,9 @@ class Source(StrEnum):
 class Entry(NamedTuple):
     """A campaign in the record of a date. Times are Mailchimp's (its Date header), in UTC.
 
-    `by` says who sent it: "sendonce", or "by hand" when no request of ours is on record.
+    `by` says who sent it: "sendonce", or "by hand" when no request of ours is on record. One that an operator ordered
+    beside the day's own has `state`, `nonce` and `reason` of its own, as a batch has, and in `order` who ordered it
+    and why; its role is "remaining 1" or "again 1", and it has no id before it is created (see `parts`).
     """
 
     id: str
@@ -51,6 +53,10 @@ class Entry(NamedTuple):
     emails_sent: int | None = None
     scheduled_for: datetime | None = None
     recipients: int | None = None
+    state: State = State.NONE
+    nonce: str = ""
+    reason: str = ""
+    order: str = ""
 
 
 class Attempt(NamedTuple):
@@ -111,7 +117,8 @@ class Page(NamedTuple):
     """What a run needs of the ledger, as it last read it.
 
     `stamp` is the store's own: a write goes through only if the ledger still carries it.
-    `forgotten` are the records of the date that a reset put aside.
+    `forgotten` are the records of the date that a reset put aside. `beside` are the campaigns of the date, on record or
+    forgotten, that are not this batch's own (see `parts`).
     """
 
     stamp: object
@@ -119,6 +126,7 @@ class Page(NamedTuple):
     forgotten: tuple[Batch, ...] = ()
     open_earlier: tuple[Batch, ...] = ()
     pause: Pause | None = None
+    beside: tuple[Entry, ...] = ()
 
 
 class Glance(NamedTuple):

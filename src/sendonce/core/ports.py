@@ -23,8 +23,8 @@ class Claim(Protocol):
         ...
 
 
-class LedgerStore(Protocol):
-    """The ledger of one job. A write is one step with its check, or it does not happen."""
+class RunStore(Protocol):
+    """What a run needs of the ledger. A write is one step with its check, or it does not happen."""
 
     def load(self, date: str) -> Page:
         """The record of `date` (YYYY-MM-DD), those under `resets` for it, and the open batches before it.
@@ -32,10 +32,6 @@ class LedgerStore(Protocol):
         Raise LedgerDamaged if it cannot be read as a ledger, StateUnusable if the place cannot be
         read or the ledger belongs to another API host.
         """
-        ...
-
-    def glance(self, date: str) -> Glance:
-        """The record of `date` and the pause, which say whether there is work to do. Raises as `load`."""
         ...
 
     def save(self, page: Page, batch: Batch) -> Page:
@@ -54,6 +50,14 @@ class LedgerStore(Protocol):
 
     def check_writable(self) -> None:
         """Raise StateUnusable if a later `save` could not be written. Changes nothing."""
+        ...
+
+
+class LedgerStore(RunStore, Protocol):
+    """The ledger of one job."""
+
+    def glance(self, date: str) -> Glance:
+        """The record of `date` and the pause, which say whether there is work to do. Raises as `load`."""
         ...
 
     def reset(self, page: Page, reset: Reset) -> Page:
@@ -102,6 +106,10 @@ class Mailer(Protocol):
 
     def account(self) -> Account:
         """The account that the key belongs to."""
+        ...
+
+    def segment_type(self, list_id: str, segment_id: int) -> str:
+        """What kind of segment it is: "static" for a tag, "saved" for one of conditions."""
         ...
 
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:

@@ -34,6 +34,8 @@ from sendonce.core.decide import (
 )
 from sendonce.core.errors import InvariantBroken, Refused
 from sendonce.core.model import Ending, Outcome, Source, State, settled
+from sendonce.core.orders import PartOfLedger
+from sendonce.core.reach import excluding, saved_segment
 
 if TYPE_CHECKING:
     from sendonce.core.batch import Ports
@@ -53,7 +55,7 @@ class Say(Protocol):
 
 def rehearse(rules: Rules, ports: Ports) -> Outcome:
     """How a run would end now. Reads only: no lease, no write, no POST. Raises as `Run.go` does for reads."""
-    page = ports.store.load(rules.date)
+    page = PartOfLedger(ports.store, rules.role).load(rules.date)
     if (already := settled(page, rules.today)) is not None:
         return already
     ports.store.check_writable()
@@ -74,7 +76,7 @@ def draft_of(rules: Rules, ports: Ports) -> Campaign:
     """The draft that a run would send for the date. Reads only. Raise Refused if there is none, or not any more."""
     if other := other_account(rules, ports.mailer):
         raise Refused(other.said)
-    page = ports.store.load(rules.date)
+    page = PartOfLedger(ports.store, rules.role).load(rules.date)
     look = look_at(page, ports.mailer, rules)
     step: Step | None = None
     if settled(page, rules.today) is None:
@@ -156,8 +158,13 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     spec = _todays_spec(ports)
     list_id = str(spec.recipients.get("list_id", ""))
     segment = spec.recipients.get("segment_opts")
-    saved = segment.get("saved_segment_id") if isinstance(segment, dict) else None
-    size = ports.mailer.audience_size(list_id, saved if isinstance(saved, int) else None)
+    saved = saved_segment(spec)
+    size = ports.mailer.audience_size(list_id, saved)
+    reached = look.reached_in(list_id)
+    if reached:
+        kind = ports.mailer.segment_type(list_id, saved) if saved is not None else ""
+        excluding(spec, reached, kind)  # refuses as the run would
+        size = None if size is None else max(0, size - sum(c.emails_sent or 0 for c in reached))
     if isinstance(segment, dict) and saved is None:
         # how many a condition leaves nobody knows before there is a campaign
         uncounted = rules.guards._replace(min_recipients=None, max_recipients=None)
@@ -167,6 +174,8 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     whom = "an unknown number of people" if size is None else f"{size} people"
     if isinstance(segment, dict) and saved is None:
         whom = f"a segment of {whom}"
+    if reached:
+        whom = f"about {whom}, leaving out who was sent {', '.join(c.id for c in reached)}"
     subject = spec.settings.get("subject_line", "")
     text = f'Would create "{rules.title_key} […]" for {whom} (audience {list_id}) and send it: "{subject}".'
     return say(Ending.WOULD_SEND, text)._replace(recipients=size)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sendonce.core.errors import SettingsWrong, WrongUsage
-from sendonce.core.guards import Guards
+from sendonce.core.guards import Guards, Scope
 from sendonce.core.model import Source
 from sendonce.settings.env_file import EnvFile, example_env, read_env, render_env
 from sendonce.settings.masking import Secret, key_fault, masked, shown
@@ -104,6 +104,7 @@ class Settings(NamedTuple):
     segment_id: int | None
     preview_text: str
     guards: Guards
+    recipient_guard: Scope
     skip_dates: Path | None
     log_file: Path | None
     is_log_json: bool
@@ -296,6 +297,10 @@ def _settings(
         segment_id=int(segment) if segment else None,
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
         guards=_guards(reading, account_id),
+        recipient_guard=Scope(
+            reading.matching("SENDONCE_RECIPIENT_GUARD", "off|job|audience", "off, job or audience")
+            or Scope.OFF
+        ),
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
         log_file=reading.path("SENDONCE_LOG_FILE"),
         is_log_json=reading.matching("SENDONCE_LOG_FORMAT", "text|json", "text or json") == "json",

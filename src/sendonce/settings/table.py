@@ -180,6 +180,13 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         example="yes",
     ),
     SettingDoc(
+        "SENDONCE_RECIPIENT_GUARD",
+        "guard, `replicate` and `html`: the day's campaign leaves out everybody who was sent another campaign of the same "
+        "date, of this `job` or to this `audience`",
+        default="off",
+        example="audience",
+    ),
+    SettingDoc(
         "SENDONCE_SKIP_DATES",
         "a file of dates that are not mailed, one on each line (`2026-12-25 Christmas`, `2026-12-24..2026-12-26`), "
         "or an iCalendar (`pip install 'sendonce[ical]'`)",

@@ -194,6 +194,16 @@ class Mailchimp:
         )
         return Checklist(found["is_ready"] is True, errors)
 
+    def segment_type(self, list_id: str, segment_id: int) -> str:
+        """Ask what kind of segment it is: "static" is a tag (facts §10)."""
+        _checked(list_id, "audience")
+        found = self._read(
+            lambda: self._lists.get_segment(list_id, str(segment_id), fields=["type"]),
+            f"segment {segment_id}",
+            ("type",),
+        )
+        return _text(found.get("type"))
+
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
         """Ask for the members of the audience or segment, as Mailchimp counts them."""
         _checked(list_id, "audience")
