@@ -340,6 +340,7 @@ def rules(job: Job, day: date) -> Rules:
         listing_s=s.listing_s,
         timeout_s=s.timeout_s,
         guards=s.guards,
+        title_pattern=s.title,
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.guards import NO_GUARDS, Guards, Mailed
+from sendonce.core.guards import NO_GUARDS, Former, Guards, Mailed
 from sendonce.core.model import Batch, Entry, Page, Source, State
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ CLOCK_GRAIN_S = 1
 
 @dataclass(frozen=True)
 class Rules:
-    """What the settings say of one job and date. Waiting times in seconds."""
+    """What the settings say of one job and date. Waiting times in seconds.
+
+    `title_pattern` is what `title_key` was rendered from; only the guard `stale` needs it.
+    """
 
     job: str
     date: str
@@ -53,6 +56,7 @@ class Rules:
     listing_s: float
     timeout_s: float
     guards: Guards = NO_GUARDS
+    title_pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Look:
     """What Mailchimp showed: the date's campaigns of a complete listing, and those read by id (None: 404).
 
     `is_stale`: something was written to a campaign since. `last_mailed`: for each audience, the campaign that it
-    got last, those of the date aside.
+    got last, those of the date aside. `former`: the campaign of this job that was mailed last for an earlier date, where a
+    guard asks.
     """
 
     at: datetime
@@ -68,6 +73,7 @@ class Look:
     by_id: Mapping[str, Campaign | None] = field(default_factory=dict)
     is_stale: bool = False
     last_mailed: Mapping[str, Mailed] = field(default_factory=dict)
+    former: Former | None = None
 
     def campaigns(self) -> tuple[Campaign, ...]:
         """Each campaign once. One that either read shows past `save` is past it: reads may lag, never lead."""

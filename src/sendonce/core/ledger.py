@@ -524,6 +524,8 @@ def _read_entry(day: str, raw: Mapping[str, Any]) -> Entry:
         emails_sent=fields.count("emails_sent"),
         scheduled_for=fields.time("scheduled_for"),
         recipients=fields.count("recipients"),
+        draft_hash=fields.text("draft_hash"),
+        quiet_since=fields.time("quiet_since"),
     )
 
 
@@ -596,7 +598,13 @@ def _write_entry(entry: Entry, known: Mapping[str, Any]) -> dict[str, Any]:
         "sent_at": _maybe(entry.sent_at),
         "emails_sent": entry.emails_sent,
     }
-    return _with_or_without(made, scheduled_for=_maybe(entry.scheduled_for), recipients=entry.recipients)
+    return _with_or_without(
+        made,
+        scheduled_for=_maybe(entry.scheduled_for),
+        recipients=entry.recipients,
+        draft_hash=entry.draft_hash or None,
+        quiet_since=_maybe(entry.quiet_since),
+    )
 
 
 def _write_attempt(attempt: Attempt, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class Source(StrEnum):
 class Entry(NamedTuple):
     """A campaign in the record of a date. Times are Mailchimp's (its Date header), in UTC.
 
-    `by` says who sent it: "sendonce", or "by hand" when no request of ours is on record.
+    `by` says who sent it: "sendonce", or "by hand" when no request of ours is on record. `quiet_since`: a run saw it
+    then as `draft_hash` says, and none has seen it otherwise since (guard `quiet`).
     """
 
     id: str
@@ -51,6 +52,8 @@ class Entry(NamedTuple):
     emails_sent: int | None = None
     scheduled_for: datetime | None = None
     recipients: int | None = None
+    draft_hash: str = ""
+    quiet_since: datetime | None = None
 
 
 class Attempt(NamedTuple):
@@ -117,6 +120,7 @@ class Ending(StrEnum):
     ALARM = "alarm"
     REFUSED = "refused"
     TEMPORARY = "temporary"
+    WAITING = "waiting"
 
 
 class Outcome(NamedTuple):
