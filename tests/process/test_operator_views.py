@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def test_waiting_keeps_the_number_of_mails_on_record(desk: Desk) -> None:
     desk.prepare()
     done = desk.send("--wait")
-    assert (done.code, "Mailchimp has finished: 5 emails." in done.out) == (0, True)
+    assert (
+        done.code,
+        "Mailchimp has finished: 5 emails to 5 recipients counted before the send." in done.out,
+    ) == (0, True)
     assert desk.record()["campaigns"][0]["emails_sent"] == 5
     assert desk.leftovers() == []
 

@@ -37,6 +37,7 @@ CODE_OF_ENDING = {
     "ALARM": 1,
     "REFUSED": 1,
     "TEMPORARY": 75,
+    "WAITING": 75,
 }
 
 
