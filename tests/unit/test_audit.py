@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sendonce.core.audit import Finding, arrival, merge, rebuild, verify
+from sendonce.core.audit import Finding, arrival, compared, merge, rebuild, verify
 from sendonce.core.campaigns import Campaign
 from sendonce.core.ledger import empty
 from sendonce.core.model import Attempt, Batch, Ending, Entry, State
