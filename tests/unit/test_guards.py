@@ -222,7 +222,7 @@ def test_a_guard_that_time_heals_is_temporary_and_a_later_run_sends(source: Sour
     assert (told.code, told.ending) == (75, Ending.TEMPORARY)
     assert "Nothing would be sent now: SENDONCE_WINDOW is 09:00-10:00, and not open yet" in told.message
     ended = world.run()
-    assert (ended.code, ended.posts) == (75, ())
+    assert (ended.ending, ended.posts) == (Ending.TEMPORARY, ())
     assert world.record().state is State.READY
     world.pass_time(3600)
     assert world.run().code == 0
@@ -370,7 +370,9 @@ def test_yesterdays_mail_is_not_sent_as_todays_until_somebody_passes_it(source: 
     # there is a draft by now
     assert f"A run would refuse: {text}" in world.rehearse().message
     world.guards = STALE._replace(passed=frozenset({Guard.STALE}))
-    assert world.run().code == 0
+    ended = world.run()
+    # the read-back of what was written, and none to compare it with
+    assert (ended.code, ended.calls.count("mailer.content")) == (0, 1)
     assert world.deliveries() == 1
 
 
@@ -383,6 +385,21 @@ def test_another_subject_or_another_content_is_todays(fields: dict[str, Any]) ->
     mailed_before(world, **fields)
     assert world.rehearse().code == 0
     assert world.run().code == 0
+
+
+@pytest.mark.parametrize(
+    "fields", [{"content": Content("<p>By hand</p>")}, {"spec": spec_of(subject_line="New")}]
+)
+def test_what_counts_is_the_draft_as_mailchimp_has_it_when_it_is_to_be_sent(fields: dict[str, Any]) -> None:
+    world = guarded(STALE, Source.HTML)
+    mailed_before(world)
+
+    def touch() -> None:
+        (draft,) = (made for made in world.account.campaigns.values() if made.status == "save")
+        for name, value in fields.items():
+            setattr(draft, name, value)
+
+    assert world.run(on={"mailer.checklist": [meanwhile(touch)]}).code == 0
 
 
 def test_white_space_around_a_subject_is_no_other_subject() -> None:
@@ -417,6 +434,7 @@ def test_only_the_campaign_of_this_job_that_was_mailed_last_counts() -> None:
     mailed_before(world, "Another job 2026-11-29", hours=-1)
     mailed_before(world, "Digest 2026-12-01", hours=-2)
     world.account.add("Digest 2026-11-26", content=BODY, spec=spec_of())
+    world.account.schedule(world.account.add("Digest 2026-11-28", content=BODY, spec=spec_of()), 3600.0)
     mailed_before(world, hours=-24, subject="Other news")
     assert world.rehearse().code == 0
     # a day that was made up for later is what people got last
