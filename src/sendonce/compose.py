@@ -259,6 +259,7 @@ def _rules_and_ports(
         title_key=order.title_key(rule.title_key),
         date_key=rule.title_key,
         scope=scope if ordered.kind is _Kind.REMAINING else Scope.OFF,
+        guards=rule.guards._replace(refuses_stale=False),  # the same content once more is what is ordered
     )
     return rule, replace(them, source=copy_of(job, them.mailer, order.first))
 
@@ -350,9 +351,13 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
 
 
 def _finished(job: Job, outcome: Outcome, emails_sent: int | None) -> Outcome:
-    if emails_sent is not None:
-        _keep_count(job, outcome, emails_sent)
-    text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
+    from sendonce.core.audit import compared
+
+    if emails_sent is None:
+        text = f"{outcome.message} Mailchimp has finished, and does not say how many emails it sent."
+        return outcome._replace(message=text)
+    _keep_count(job, outcome, emails_sent)
+    text = f"{outcome.message} Mailchimp has finished: {compared(emails_sent, outcome.recipients, 'before the send')}."
     if emails_sent == 0:
         text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
         return outcome._replace(ending=Ending.ALARM, message=text, emails_sent=0)
@@ -400,6 +405,7 @@ def rules(job: Job, day: date) -> Rules:
         today=job.today().isoformat(),
         guards=s.guards,
         scope=s.recipient_guard if s.source is not Source.DRAFT else Scope.OFF,
+        title_pattern=s.title,
     )
 
 

@@ -67,7 +67,7 @@ def code_of_ending(ending: Ending) -> ExitCode:
             return ExitCode.OK
         case Ending.SCHEDULED_ELSEWHEN | Ending.ALARM | Ending.REFUSED:
             return ExitCode.REFUSED
-        case Ending.TEMPORARY:
+        case Ending.TEMPORARY | Ending.WAITING:
             return ExitCode.TEMPORARY
         case _:
             assert_never(ending)

@@ -455,6 +455,10 @@ def record_lines(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> list[st
             ("requested", main.requested_at), ("gave up", main.gave_up_at), ("sent", main.sent_at),
         )  # fmt: skip
         told = "".join(f", {name} {local(time, zone)}" for name, time in times if time is not None)
+        if main.emails_sent is not None:
+            from sendonce.core.audit import compared
+
+            told += f", {compared(main.emails_sent, main.recipients, 'before the send')}"
         said.append(f'"{main.title}" ({main.id}){told}')
     if batch.attempts:
         last = batch.attempts[-1]

@@ -20,9 +20,29 @@ if TYPE_CHECKING:
 def test_waiting_keeps_the_number_of_mails_on_record(desk: Desk) -> None:
     desk.prepare()
     done = desk.send("--wait")
-    assert (done.code, "Mailchimp has finished: 5 emails." in done.out) == (0, True)
+    assert (
+        done.code,
+        "Mailchimp has finished: 5 emails to 5 recipients counted before the send." in done.out,
+    ) == (0, True)
     assert desk.record()["campaigns"][0]["emails_sent"] == 5
     assert desk.leftovers() == []
+
+
+def test_fewer_emails_than_recipients_are_said_and_are_no_fault(desk: Desk) -> None:
+    desk.prepare()
+    draft = desk.sandbox.state()["campaigns"][0]["id"]
+    desk.sandbox.edit(draft, emails_sent=3)
+    told = json.loads(desk.run("--json", "send-batch", "--date", DAY, "--wait").out)
+    assert (told["exit"], told["emails_sent"], told["recipients"]) == (0, 3, 5)
+    assert (
+        "Mailchimp has finished: 3 emails to 5 recipients counted before the send (2 fewer)."
+        in told["message"]
+    )
+    checked = json.loads(desk.run("--json", "check", "--date", DAY).out)
+    assert (checked["exit"], checked["emails_sent"], checked["recipients"]) == (0, 3, 5)
+    assert "is sent, 3 emails to 5 recipients counted by Mailchimp (2 fewer)." in checked["message"]
+    explained = " ".join(desk.run("explain", "--date", DAY).out.split())
+    assert "3 emails to 5 recipients counted before the send (2 fewer)" in explained
 
 
 def test_csv_has_whole_times_and_the_table_has_short_ones(desk: Desk) -> None:

@@ -52,6 +52,8 @@ def entries(times: st.SearchStrategy[datetime]) -> st.SearchStrategy[Entry]:
         emails_sent=counts,
         scheduled_for=st.none() | times,
         recipients=counts,
+        draft_hash=st.text("0123456789abcdef", max_size=64),
+        quiet_since=st.none() | times,
     )
 
 

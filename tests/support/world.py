@@ -645,7 +645,18 @@ class World:
     def rules(self, day: str = DAY) -> Rules:
         key = render(PATTERN, JOB, date.fromisoformat(day))
         times = (self.settle_s, self.listing_s, self.timeout_s)
-        return Rules(JOB, day, self.zone, self.source, key, self.list_id, *times, day, self.guards)
+        return Rules(
+            JOB,
+            day,
+            self.zone,
+            self.source,
+            key,
+            self.list_id,
+            *times,
+            day,
+            self.guards,
+            title_pattern=PATTERN,
+        )
 
     def begin(
         self,

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sendonce.core.audit import Finding, arrival, merge, rebuild, verify
+from sendonce.core.audit import Finding, arrival, compared, merge, rebuild, verify
 from sendonce.core.campaigns import Campaign
 from sendonce.core.ledger import empty
 from sendonce.core.model import Attempt, Batch, Ending, Entry, State
@@ -321,6 +321,30 @@ def test_a_merged_ledger_can_be_written_and_is_in_the_order_of_its_dates() -> No
 # ------------------------------------------------------------------------------------------------------------ arrival
 
 
+@pytest.mark.parametrize(
+    ("emails", "recipients", "text"),
+    [
+        (4790, None, "4790 emails"),
+        (4790, 4812, "4790 emails to 4812 recipients counted before the send (22 fewer)"),
+        (4812, 4812, "4812 emails to 4812 recipients counted before the send"),
+        (4815, 4812, "4815 emails to 4812 recipients counted before the send (3 more)"),
+        (0, 0, "0 emails to 0 recipients counted before the send"),
+    ],
+)
+def test_emails_are_compared_with_the_recipients_that_were_counted(
+    emails: int, recipients: int | None, text: str
+) -> None:
+    assert compared(emails, recipients, "before the send") == text
+
+
+def test_both_numbers_are_told_whether_it_is_over_or_not() -> None:
+    for status in ("sending", "sent"):
+        outcome = arrival(
+            [campaign(status=status, emails_sent=7, recipient_count=9)], DAY, KEY, ZoneInfo("UTC")
+        )
+        assert (outcome.emails_sent, outcome.recipients) == (7, 9)
+
+
 def arrived(*campaigns: Campaign) -> tuple[Ending, str]:
     """Return what `check` makes of these, in Berlin."""
     outcome = arrival(campaigns, DAY, KEY, ZoneInfo("Europe/Berlin"))
@@ -332,7 +356,23 @@ def arrived(*campaigns: Campaign) -> tuple[Ending, str]:
     [
         ([campaign()], Ending.FOUND_SENT, '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent, 4812 emails.'),
         (
-            [campaign(status="sending", emails_sent=0)],
+            [campaign(emails_sent=4790, recipient_count=4812)],
+            Ending.FOUND_SENT,
+            (
+                '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent, '
+                "4790 emails to 4812 recipients counted by Mailchimp (22 fewer)."
+            ),
+        ),
+        (
+            [campaign(emails_sent=0, recipient_count=5)],
+            Ending.ALARM,
+            (
+                '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sent, '
+                "0 emails to 5 recipients counted by Mailchimp (5 fewer): it was mailed to nobody."
+            ),
+        ),
+        (
+            [campaign(status="sending", emails_sent=0, recipient_count=4812)],
             Ending.FOUND_SENT,
             '2026-11-30: "Digest 2026-11-30" (aaaaaa) is sending, 0 emails so far.',
         ),

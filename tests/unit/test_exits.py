@@ -38,6 +38,7 @@ CODE_OF_ENDING = {
     "ALARM": 1,
     "REFUSED": 1,
     "TEMPORARY": 75,
+    "WAITING": 75,
 }
 
 

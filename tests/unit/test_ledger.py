@@ -413,19 +413,18 @@ def test_fields_that_nobody_here_knows_survive_a_rewrite() -> None:
 
 
 def test_fields_that_most_batches_lack_are_written_only_where_they_say_something() -> None:
-    rare = entry(scheduled_for=time(9, 0, 0), recipients=12)
+    rare = entry(scheduled_for=time(9, 0, 0), recipients=12, draft_hash="0e9f", quiet_since=time(8, 0, 1))
     said = empty("digest", "x").with_batch(
         Batch(DAY, State.REFUSED, campaigns=(rare,), reason="no such draft")
     )
-    silent = said.with_batch(
-        Batch(DAY, State.READY, campaigns=(rare._replace(scheduled_for=None, recipients=None),))
-    )
+    silent = said.with_batch(Batch(DAY, State.READY, campaigns=(entry(),)))
 
     raw = json.loads(said.dump())["batches"][DAY]
     assert (raw["reason"], raw["campaigns"][0]["recipients"]) == ("no such draft", 12)
     assert raw["campaigns"][0]["scheduled_for"] == "2026-11-30T09:00:00Z"
     raw = json.loads(silent.dump())["batches"][DAY]
-    assert not {"reason", "scheduled_for", "recipients"} & {*raw, *raw["campaigns"][0]}
+    rarely = {"reason", "scheduled_for", "recipients", "draft_hash", "quiet_since"}
+    assert not rarely & {*raw, *raw["campaigns"][0]}
 
 
 def test_times_from_which_a_wait_is_counted_are_rounded_up_and_others_down() -> None:

@@ -158,6 +158,7 @@ def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
         "SENDONCE_TITLE": "environment",
         "SENDONCE_LOG_FILE": "environment",
         "SENDONCE_LOG_FORMAT": "default",
+        "SENDONCE_RECIPIENT_GUARD": "default",
     }
 
 
@@ -740,6 +741,40 @@ def test_seconds_are_taken_up_to_their_limits_and_not_beyond(name: str, tmp_path
         assert f"seconds from {low} to {high}" in fault_of(GOOD, tmp_path, **{name: text})
 
 
+def test_guards_that_are_set_arrive_and_those_that_are_not_are_off(tmp_path: Path) -> None:
+    off = loaded(GOOD, tmp_path).guards
+    assert (off.refuses_stale, off.draft_quiet_s) == (False, None)
+    on = loaded(GOOD, tmp_path, SENDONCE_REFUSE_STALE="yes", SENDONCE_DRAFT_QUIET_SECONDS="900").guards
+    assert (on.refuses_stale, on.draft_quiet_s) == (True, 900.0)
+    assert not loaded(GOOD, tmp_path, SENDONCE_REFUSE_STALE="no").guards.refuses_stale
+    for name, text in (
+        ("SENDONCE_REFUSE_STALE", "true"),
+        ("SENDONCE_DRAFT_QUIET_SECONDS", "0"),
+        ("SENDONCE_DRAFT_QUIET_SECONDS", "86401"),
+        ("SENDONCE_DRAFT_QUIET_SECONDS", "15m"),
+    ):
+        assert f"{name} (environment)" in fault_of(GOOD, tmp_path, **{name: text})
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "said"),
+    [
+        (GOOD_HTML, "SENDONCE_DRAFT_QUIET_SECONDS", "with SENDONCE_SOURCE=html: it is for draft"),
+        (GOOD, "SENDONCE_DRAFT_QUIET_SECONDS", ""),
+        (GOOD, "SENDONCE_REFUSE_STALE", "with SENDONCE_SOURCE=draft: it is for replicate and html"),
+        (GOOD_HTML, "SENDONCE_REFUSE_STALE", "while SENDONCE_SUBJECT has a date in it"),
+        (GOOD_HTML | {"SENDONCE_SUBJECT": "News"}, "SENDONCE_REFUSE_STALE", ""),
+    ],
+)
+def test_a_guard_that_can_never_refuse_is_a_warning(
+    values: dict[str, str], name: str, said: str, tmp_path: Path
+) -> None:
+    value = "yes" if name == "SENDONCE_REFUSE_STALE" else "900"
+    warned = [one for one in loaded(values, tmp_path, **{name: value}).warnings if name in one]
+    assert len(warned) == (1 if said else 0)
+    assert all(f"{name} guards nothing {said}" in one for one in warned)
+
+
 def test_a_deadline_within_a_lease_is_a_warning(tmp_path: Path) -> None:
     """Such a run could not watch a foreign marker for a whole lease: it would end with 75 for ever."""
     short = loaded(GOOD, tmp_path, SENDONCE_DEADLINE_SECONDS="60", SENDONCE_LEASE_SECONDS="60")
@@ -1110,7 +1145,7 @@ def test_the_example_says_that_the_name_is_the_release() -> None:
 def test_the_table_has_one_row_for_each_setting_with_its_default_and_limits() -> None:
     head, rule, *rows = settings.settings_table().splitlines()
     assert (head, rule) == ("| setting | default | meaning |", "|---|---|---|")
-    assert len(rows) == len(settings.SETTINGS) == 38
+    assert len(rows) == len(settings.SETTINGS) == 41
     defaults = {row.split(" | ")[0].strip("| `"): row.split(" | ")[1] for row in rows}
     assert defaults["MAILCHIMP_API_KEY"] == "required"
     assert defaults["MAILCHIMP_SERVER_PREFIX"] == "suffix of the key"

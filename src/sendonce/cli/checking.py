@@ -190,7 +190,8 @@ def explain(day: str | None) -> ExitCode:
         record=report.batch_parts(told.batch),
         resets=[report.reset_parts(reset) for reset in told.resets],
         lease=told.lease,
-        campaigns=[{"id": c.id, "title": c.title, "status": c.status, "emails_sent": c.emails_sent}
+        campaigns=[{"id": c.id, "title": c.title, "status": c.status, "emails_sent": c.emails_sent,
+                    "recipients": c.recipient_count}
                    for c in told.campaigns],
         next_run={"outcome": told.next_run.ending.value, "message": told.next_run.message},
         advice=advice,

@@ -12,8 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from sendonce.core.campaigns import Accepted, Campaign, Checklist, No, NotSent, Unclear
-from sendonce.core.dates import belongs, created_title
+from sendonce.core.campaigns import (
+    Accepted,
+    Campaign,
+    Checklist,
+    No,
+    NotSent,
+    Unclear,
+    fingerprint,
+    is_same_text,
+)
+from sendonce.core.dates import belongs, created_title, day_of_title
 from sendonce.core.decide import (
     CLOCK_GRAIN_S,
     Adopt,
@@ -47,13 +56,13 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
-from sendonce.core.guards import NO_GUARDS, Facts, Mailed, Scope, objection, of_account
+from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
 from sendonce.core.orders import PartOfLedger
 from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from sendonce.core.campaigns import Listing, Spec
@@ -68,6 +77,8 @@ RECIPIENTS_PATIENCE_S = 30 * 60
 """A draft this old whose recipients are still not ready will not heal by itself."""
 SETTLE_POLL_S = (0.5, 1, 2, 4, 8)
 LOOK_PAUSE_S = 1
+HEALING = frozenset({Ending.TEMPORARY, Ending.WAITING})
+"""Ends that a later run heals by itself."""
 EARLIER_READ_AT_MOST = 7
 """So many open earlier batches are read by a run: reading them must not eat the run's time."""
 
@@ -99,8 +110,9 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
                 by_id[entry.id] = shown
     listing = mailer.listing()
     of_date = tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key))
-    others = (c for c in listing.campaigns if not belongs(c.title, rules.title_key))
-    look = Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others))
+    others = tuple(c for c in listing.campaigns if not belongs(c.title, rules.title_key))
+    former = _former(others, rules) if rules.guards.refuses_stale else None
+    look = Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others), former=former)
     return look if rules.scope is Scope.OFF else _with_reached(look, page, listing, mailer, rules)
 
 
@@ -130,6 +142,20 @@ def _counts(campaign: Campaign, rules: Rules) -> bool:
     return rules.scope is Scope.AUDIENCE and is_on_date
 
 
+def _former(campaigns: Iterable[Campaign], rules: Rules) -> Former | None:
+    """The campaign of the job that was mailed last, of those for an earlier date."""
+    mailed: list[tuple[datetime, str, Campaign]] = []
+    for c in campaigns:
+        if c.is_mailed and c.send_time is not None:
+            day = day_of_title(c.title, rules.title_pattern, rules.job)
+            if day is not None and day.isoformat() < rules.date:
+                mailed.append((c.send_time, day.isoformat(), c))
+    if not mailed:
+        return None
+    _, day_sent, last = max(mailed, key=lambda one: one[:2])
+    return Former(last.id, last.title, day_sent)
+
+
 def _last_mailed(campaigns: Iterable[Campaign]) -> dict[str, Mailed]:
     found: dict[str, Mailed] = {}
     for c in campaigns:
@@ -146,9 +172,20 @@ def other_account(rules: Rules, mailer: Mailer) -> Objection | None:
 
 
 def guarded(
-    rules: Rules, mailer: Mailer, look: Look, list_id: str, recipients: int | None, spec: Spec | None
+    rules: Rules,
+    mailer: Mailer,
+    look: Look,
+    list_id: str,
+    recipients: int | None,
+    spec: Spec | None,
+    *,
+    written: Campaign | None = None,
+    quiet_since: datetime | None = None,
 ) -> Objection | None:
-    """What the guards have against a send to so many of an audience, None if nothing. Asks only what they want to know."""
+    """What the guards have against a send to so many of an audience, None if nothing. Asks only what they want to know.
+
+    `written` is the draft, read by id, once `spec` is written to it; `quiet_since` as in the ledger's entry.
+    """
     guards = rules.guards
     if guards == NO_GUARDS:
         return None
@@ -161,8 +198,50 @@ def guarded(
         last_mailed=look.last_mailed.get(list_id),
         made_at=None if spec is None else spec.made_at,
         texts=texts,
+        same_as=_same_as(rules, mailer, look.former, spec, written),
+        quiet_since=quiet_since,
     )
     return objection(guards, facts, rules.zone)
+
+
+def _same_as(
+    rules: Rules, mailer: Mailer, former: Former | None, spec: Spec | None, written: Campaign | None
+) -> Former | None:
+    """The campaign that was mailed last, if the day's has the same subject and content.
+
+    Both as Mailchimp shows them, which may change what it is given; a dry run has only what would be written.
+    """
+    if former is None or spec is None or Guard.STALE in rules.guards.passed:
+        return None
+    earlier = mailer.campaign(former.id)
+    settings = spec.settings if written is None else written.settings
+    if earlier is None or not is_same_text(_subject(settings), _subject(earlier.settings)):
+        return None
+    mailed = mailer.content(former.id)
+    content = spec.content if written is None else mailer.content(written.id)
+    # what sendonce does not write, Mailchimp makes
+    parts = [part for part in ("html", "plain_text") if getattr(spec.content, part)]
+    is_same = all(is_same_text(getattr(content, part), getattr(mailed, part)) for part in parts)
+    return former if is_same else None
+
+
+def _subject(settings: Mapping[str, object]) -> str:
+    return str(settings.get("subject_line", ""))
+
+
+def watched(rules: Rules, mailer: Mailer, batch: Batch, campaign: Campaign) -> Entry | None:
+    """The draft's entry as it is to stand in the ledger while the guard `quiet` waits; None if that does not ask.
+
+    `campaign` was read by id. What may have left already is not held up.
+    """
+    guards, main = rules.guards, _entry(campaign, batch)
+    is_asked = guards.draft_quiet_s is not None and Guard.QUIET not in guards.passed
+    if not is_asked or rules.source is not Source.DRAFT or batch.state is State.SENDING:
+        return None
+    seen = fingerprint(campaign, mailer.content(campaign.id))
+    if seen == main.draft_hash and main.quiet_since is not None:
+        return main
+    return main._replace(draft_hash=seen, quiet_since=mailer.now())
 
 
 def mailed_earlier(page: Page, mailer: Mailer, witness: Witness) -> Iterator[tuple[Batch, Campaign]]:
@@ -199,7 +278,7 @@ def alarm_of_earlier(batch: Batch, campaign: Campaign) -> str:
 
 def with_alarms(outcome: Outcome, alarms: list[str]) -> Outcome:
     """Put alarms into an outcome. A 75 says none of them: nothing is recorded then, and the next run finds them again."""
-    if not alarms or outcome.ending is Ending.TEMPORARY:
+    if not alarms or outcome.ending in HEALING:
         return outcome
     is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
     ending = Ending.ALARM if is_fine else outcome.ending
@@ -384,7 +463,7 @@ class Run:
         reads = self._mailer.content(campaign.id)
         for part in ("html", "plain_text"):
             wrote = getattr(spec.content, part)
-            if wrote and not _is_same_text(wrote, getattr(reads, part)):
+            if wrote and not is_same_text(wrote, getattr(reads, part)):
                 raise Refused(
                     f"The {part} content of campaign {campaign.id} does not read back as it was written."
                 )
@@ -422,11 +501,18 @@ class Run:
 
     def _objected(self, campaign: Campaign, look: Look) -> tuple[Outcome, Batch] | None:
         """The end of the run if a guard has something against this send."""
+        entry = watched(self._rules, self._mailer, self._batch, campaign)
+        if entry is not None and entry != _entry(campaign, self._batch):
+            self._write(self._batch._replace(campaigns=_with(self._batch, entry)))
         known = (campaign.list_id, campaign.recipient_count, self._spec)
-        objected = guarded(self._rules, self._mailer, look, *known)
+        quiet_since = None if entry is None else entry.quiet_since
+        objected = guarded(self._rules, self._mailer, look, *known, written=campaign, quiet_since=quiet_since)
         if objected is None:
             return None
         reason = f"Campaign {campaign.id} is not sent: {objected.said}"
+        if objected.guard is Guard.QUIET:
+            outcome, batch = self._temporary(reason)
+            return outcome._replace(ending=Ending.WAITING), batch
         return self._temporary(reason) if objected.heals else self._refused(reason, campaign)
 
     def _send(self, campaign: Campaign, look: Look) -> Look | tuple[Outcome, Batch]:
@@ -692,7 +778,7 @@ class Run:
         is_hushed = self._is_hushed(outcome)
         try:
             self._record_end(batch, outcome)
-            if outcome.ending is not Ending.TEMPORARY:
+            if outcome.ending not in HEALING:
                 self._record_earlier()
         except (Unusable, Temporary) as fault:
             if self._batch.state is State.SENT:
@@ -719,11 +805,13 @@ class Run:
             return  # the run is over, and its outcome on record; what was not saved stays open and is read again
 
     def _is_hushed(self, outcome: Outcome) -> bool:
-        """What cron need not mail: a refusal that was said before, and a first 75, which the next run may heal."""
+        """What cron need not mail: a refusal that was said before; a first 75, which the next run may heal; a wait."""
         earlier = self._before.attempts if self._before is not None else ()
         match outcome.ending:
             case Ending.TEMPORARY:
                 return all(a.outcome != Ending.TEMPORARY for a in earlier)
+            case Ending.WAITING:
+                return True  # it was asked for, and says until when
             case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN:
                 spoken = [a for a in earlier if a.outcome == outcome.ending]
                 return bool(spoken) and _without_instance(spoken[-1].detail) == _without_instance(
@@ -840,8 +928,3 @@ def without(batch: Batch, campaign_id: str) -> Batch:
 def local_time(time: datetime, rules: Rules) -> str:
     """A time as the people of the job read it."""
     return time.astimezone(rules.zone).strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def _is_same_text(wrote: str, reads: str) -> bool:
-    """Line ends and outer white space are the transport's, not the author's."""
-    return wrote.replace("\r\n", "\n").strip() == reads.replace("\r\n", "\n").strip()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -132,3 +135,24 @@ class Unclear:
 
 
 Answer = Accepted | NotSent | Unclear
+
+
+def is_same_text(one: str, other: str) -> bool:
+    """Whether two texts say the same. Line ends and outer white space are the transport's, not the author's."""
+    return one.replace("\r\n", "\n").strip() == other.replace("\r\n", "\n").strip()
+
+
+COUNTERS = frozenset({"recipient_count", "list_name", "list_is_active"})
+"""Of the recipients: what changes with the audience, and not because somebody works on the draft."""
+
+
+def fingerprint(campaign: Campaign, content: Content) -> str:
+    """A hash of what people make of a draft: type, settings, recipients and tracking of a read by id, and content."""
+    recipients = {name: value for name, value in campaign.recipients.items() if name not in COUNTERS}
+    # the sentence about a segment ends with how many it is for; of one that the API does not show it is all there is
+    if isinstance(text := recipients.get("segment_text"), str):
+        recipients["segment_text"] = re.sub(r"[\d.,]+", "", text)
+    parts = (
+        campaign.type, campaign.settings, recipients, campaign.tracking, content.html, content.plain_text,
+    )  # fmt: skip
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken
-from sendonce.core.guards import NO_GUARDS, Guards, Mailed, Scope
+from sendonce.core.guards import NO_GUARDS, Former, Guards, Mailed, Scope
 from sendonce.core.model import Batch, Entry, Page, Source, State, settled, told_pause
 from sendonce.core.parts import MAIN
 from sendonce.core.reach import is_excluded, is_through
@@ -50,7 +50,7 @@ class Rules:
     `role` is the part of the date's record that the run is about, with `order`, who ordered it and why; `title_key` is
     that part's, `date_key` the day's own (the same for the day's campaign). `scope`: whose campaigns of the date a
     created campaign leaves out the recipients of; `covered`: campaigns that are gone, whose recipients are left out
-    by a tag.
+    by a tag. `title_pattern` is what the keys were rendered from; only the guard `stale` needs it.
     """
 
     job: str
@@ -69,6 +69,7 @@ class Rules:
     date_key: str = ""
     scope: Scope = Scope.OFF
     covered: frozenset[str] = frozenset()
+    title_pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Look:
 
     `is_stale`: something was written to a campaign since. `last_mailed`: for each audience, the campaign that it
     got last, those of the date aside. `reached`: other campaigns of the date that somebody was sent, by the scope of
-    the rules; `lost`: ids of such that are gone from Mailchimp.
+    the rules; `lost`: ids of such that are gone from Mailchimp. `former`: the campaign of this job that was
+    mailed last for an earlier date, where a guard asks.
     """
 
     at: datetime
@@ -85,6 +87,7 @@ class Look:
     by_id: Mapping[str, Campaign | None] = field(default_factory=dict)
     is_stale: bool = False
     last_mailed: Mapping[str, Mailed] = field(default_factory=dict)
+    former: Former | None = None
     reached: tuple[Campaign, ...] = ()
     lost: tuple[str, ...] = ()
 

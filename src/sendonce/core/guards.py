@@ -25,6 +25,8 @@ class Guard(StrEnum):
     GAP = "gap"
     AGE = "age"
     PLACEHOLDERS = "placeholders"
+    STALE = "stale"
+    QUIET = "quiet"
 
 
 class Scope(StrEnum):
@@ -52,6 +54,8 @@ class Guards(NamedTuple):
     min_gap_h: float | None = None
     html_max_age_h: float | None = None
     checks_placeholders: bool = False
+    refuses_stale: bool = False
+    draft_quiet_s: float | None = None
     passed: frozenset[Guard] = frozenset()
 
     @property
@@ -71,10 +75,19 @@ class Mailed(NamedTuple):
     at: datetime
 
 
+class Former(NamedTuple):
+    """The campaign of this job that was mailed last, and the date (YYYY-MM-DD) that it was for."""
+
+    id: str
+    title: str
+    date: str
+
+
 class Facts(NamedTuple):
     """What the guards judge. None: not known, or not asked because no guard wants it.
 
-    `now` is Mailchimp's time; `texts` are subject and content of a campaign that sendonce made.
+    `now` is Mailchimp's time; `texts` are subject and content of a campaign that sendonce made; `same_as` is the
+    campaign that had the same; since `quiet_since` nobody has changed the draft.
     """
 
     now: datetime
@@ -82,6 +95,8 @@ class Facts(NamedTuple):
     last_mailed: Mailed | None = None
     made_at: datetime | None = None
     texts: tuple[str, ...] = ()
+    same_as: Former | None = None
+    quiet_since: datetime | None = None
 
 
 class Objection(NamedTuple):
@@ -124,6 +139,11 @@ def _objections(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objectio
                 heals=True,
             )
     yield from _of_age(guards, facts, zone)
+    yield from _of_quiet(guards, facts, zone)
+    if facts.same_as is not None:
+        same = facts.same_as
+        said = f'Subject and content are those of "{same.title}" ({same.id}), mailed for {same.date}.'
+        yield Objection(Guard.STALE, f"{said} SENDONCE_REFUSE_STALE is set.")
     if guards.checks_placeholders:
         for mark in PLACEHOLDERS:
             if any(mark in text for text in facts.texts):
@@ -155,6 +175,21 @@ def _of_age(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
         made_at = f"{facts.made_at.astimezone(zone):%Y-%m-%d %H:%M}"
         said = f"The HTML file is of {made_at}; SENDONCE_HTML_MAX_AGE_HOURS is {guards.html_max_age_h:g}."
         yield Objection(Guard.AGE, said)
+
+
+def _of_quiet(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objection]:
+    if guards.draft_quiet_s is None or facts.quiet_since is None:
+        return
+    until = facts.quiet_since + timedelta(seconds=guards.draft_quiet_s)
+    if facts.now < until:
+        # rounded up, as the ledger keeps the time: at the second that is named it may be sent
+        named = (until + timedelta(seconds=until.microsecond > 0)).astimezone(zone)
+        yield Objection(
+            Guard.QUIET,
+            f"If nobody changes it before, it may be sent from {named:%Y-%m-%d %H:%M:%S %Z} on; "
+            f"SENDONCE_DRAFT_QUIET_SECONDS is {guards.draft_quiet_s:g}.",
+            heals=True,
+        )
 
 
 def _of_recipients(guards: Guards, recipients: int | None) -> Iterator[Objection]:

@@ -562,6 +562,8 @@ def _read_entry(day: str, raw: Mapping[str, Any]) -> Entry:
         nonce=fields.text("nonce"),
         reason=fields.text("reason"),
         order=fields.text("order"),
+        draft_hash=fields.text("draft_hash"),
+        quiet_since=fields.time("quiet_since"),
     )
 
 
@@ -655,6 +657,8 @@ def _write_entry(entry: Entry, known: Mapping[str, Any]) -> dict[str, Any]:
         nonce=entry.nonce or None,
         reason=entry.reason or None,
         order=entry.order or None,
+        draft_hash=entry.draft_hash or None,
+        quiet_since=_maybe(entry.quiet_since),
     )
 
 

@@ -40,6 +40,7 @@ class Entry(NamedTuple):
     `by` says who sent it: "sendonce", or "by hand" when no request of ours is on record. One that an operator ordered
     beside the day's own has `state`, `nonce` and `reason` of its own, as a batch has, and in `order` who ordered it
     and why; its role is "remaining 1" or "again 1", and it has no id before it is created (see `parts`).
+    `quiet_since`: a run saw it then as `draft_hash` says, and none has seen it otherwise since (guard `quiet`).
     """
 
     id: str
@@ -57,6 +58,8 @@ class Entry(NamedTuple):
     nonce: str = ""
     reason: str = ""
     order: str = ""
+    draft_hash: str = ""
+    quiet_since: datetime | None = None
 
 
 class Attempt(NamedTuple):
@@ -150,6 +153,7 @@ class Ending(StrEnum):
     ALARM = "alarm"
     REFUSED = "refused"
     TEMPORARY = "temporary"
+    WAITING = "waiting"
 
 
 class Outcome(NamedTuple):

@@ -13,6 +13,7 @@ from sendonce.core.batch import (
     look_at,
     mailed_earlier,
     other_account,
+    watched,
     with_alarms,
     without,
 )
@@ -33,11 +34,14 @@ from sendonce.core.decide import (
     decide,
 )
 from sendonce.core.errors import InvariantBroken, Refused
+from sendonce.core.guards import Guard
 from sendonce.core.model import Ending, Outcome, Source, State, settled
 from sendonce.core.orders import PartOfLedger
 from sendonce.core.reach import excluding, saved_segment
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sendonce.core.batch import Ports
     from sendonce.core.campaigns import Campaign, Spec
     from sendonce.core.decide import Look, Rules, Step
@@ -150,7 +154,8 @@ def _objected(objected: Objection | None, say: Say, campaign: Campaign | None = 
     if objected is None:
         return None
     if objected.heals:
-        return say(Ending.TEMPORARY, f"Nothing would be sent now: {objected.said}", campaign)
+        ending = Ending.WAITING if objected.guard is Guard.QUIET else Ending.TEMPORARY
+        return say(ending, f"Nothing would be sent now: {objected.said}", campaign)
     return say(Ending.REFUSED, f"A run would refuse: {objected.said}", campaign)
 
 
@@ -186,7 +191,9 @@ def _would_send(campaign: Campaign, page: Page, look: Look, rules: Rules, ports:
     whom = "an unknown number of people" if count is None else f"{count} people"
     is_written = rules.source is not Source.DRAFT and page.batch.state is not State.SENDING
     spec = _todays_spec(ports) if is_written else None  # refuses as the run would
-    objected = _objected(guarded(rules, ports.mailer, look, campaign.list_id, count, spec), say, campaign)
+    since = _quiet_since(rules, ports, page, campaign)
+    against = guarded(rules, ports.mailer, look, campaign.list_id, count, spec, quiet_since=since)
+    objected = _objected(against, say, campaign)
     if is_written:
         if objected:
             return objected
@@ -210,6 +217,15 @@ def _would_send(campaign: Campaign, page: Page, look: Look, rules: Rules, ports:
     return say(
         Ending.REFUSED, f"Mailchimp's checklist does not call {_named(campaign)} ready: {said}", campaign
     )
+
+
+def _quiet_since(rules: Rules, ports: Ports, page: Page, listed: Campaign) -> datetime | None:
+    """Since when the draft is as it is now, as far as the ledger knows; None if no guard asks."""
+    if rules.guards.draft_quiet_s is None or rules.source is not Source.DRAFT:
+        return None
+    campaign = ports.mailer.campaign(listed.id)
+    entry = None if campaign is None else watched(rules, ports.mailer, page.batch, campaign)
+    return None if entry is None else entry.quiet_since
 
 
 def _todays_spec(ports: Ports) -> Spec:

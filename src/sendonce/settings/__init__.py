@@ -20,7 +20,7 @@ from sendonce.settings.reading import Reading, Value, zone_exists
 from sendonce.settings.table import DOCS, ENV_FILE_NAME, SETTINGS, SettingDoc, settings_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sendonce.settings.state_url import StateUrl
 
@@ -270,6 +270,8 @@ def _settings(
         "SENDONCE_PING_URL", _PING_URL_FORM, "an http:// or https:// URL without spaces"
     )
     account_id = reading.matching("MAILCHIMP_ACCOUNT_ID", _ACCOUNT_FORM, "the id that sendonce doctor names")
+    guards, subject = _guards(reading, account_id), reading.pattern("SENDONCE_SUBJECT")
+    warnings += _idle_guards(guards, source, subject)
     id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
     return Settings(
         job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
@@ -290,13 +292,13 @@ def _settings(
         title=reading.pattern("SENDONCE_TITLE", must_identify_date=True),
         list_id=reading.matching("SENDONCE_LIST_ID", _ID_FORM, id_wanted),
         replicate_from=reading.matching("SENDONCE_REPLICATE_FROM", _ID_FORM, id_wanted),
-        subject=reading.pattern("SENDONCE_SUBJECT"),
+        subject=subject,
         html_file=reading.path_pattern("SENDONCE_HTML_FILE"),
         from_name=reading.text("SENDONCE_FROM_NAME"),
         reply_to=reading.matching("SENDONCE_REPLY_TO", _ADDRESS_FORM, "an address, as news@example.com"),
         segment_id=int(segment) if segment else None,
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
-        guards=_guards(reading, account_id),
+        guards=guards,
         recipient_guard=Scope(
             reading.matching("SENDONCE_RECIPIENT_GUARD", "off|job|audience", "off, job or audience")
             or Scope.OFF
@@ -323,6 +325,8 @@ def _guards(reading: Reading, account_id: str) -> Guards:
         min_gap_h=reading.hours("SENDONCE_MIN_GAP_HOURS"),
         html_max_age_h=reading.hours("SENDONCE_HTML_MAX_AGE_HOURS"),
         checks_placeholders=reading.matching("SENDONCE_REFUSE_PLACEHOLDERS", "yes|no", "yes or no") == "yes",
+        refuses_stale=reading.matching("SENDONCE_REFUSE_STALE", "yes|no", "yes or no") == "yes",
+        draft_quiet_s=reading.seconds("SENDONCE_DRAFT_QUIET_SECONDS", 0) or None,
     )
     least, most = guards.min_recipients, guards.max_recipients
     if least is not None and most is not None and least > most:
@@ -331,6 +335,18 @@ def _guards(reading: Reading, account_id: str) -> Guards:
             f"is less than SENDONCE_MIN_RECIPIENTS ({least}); nothing would ever be sent",
         )
     return guards
+
+
+def _idle_guards(guards: Guards, source: Source, subject: str) -> Iterator[str]:
+    """Guards that are set and can never refuse anything: who set them counts on them."""
+    if guards.draft_quiet_s is not None and source is not Source.DRAFT:
+        yield f"SENDONCE_DRAFT_QUIET_SECONDS guards nothing with SENDONCE_SOURCE={source}: it is for draft."
+    if guards.refuses_stale and source is Source.DRAFT:
+        yield "SENDONCE_REFUSE_STALE guards nothing with SENDONCE_SOURCE=draft: it is for replicate and html."
+    elif guards.refuses_stale and "{date" in subject:
+        yield (
+            "SENDONCE_REFUSE_STALE guards nothing while SENDONCE_SUBJECT has a date in it: no two subjects are the same."
+        )
 
 
 def _origins(reading: Reading, access: _Access) -> dict[str, str]:

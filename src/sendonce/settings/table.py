@@ -187,6 +187,17 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         example="audience",
     ),
     SettingDoc(
+        "SENDONCE_REFUSE_STALE",
+        "guard, `replicate` and `html`: with `yes`, no campaign whose subject and content are those of the one mailed last",
+        example="yes",
+    ),
+    SettingDoc(
+        "SENDONCE_DRAFT_QUIET_SECONDS",
+        "guard, `draft`: the draft is sent once nobody has changed it for so long",
+        limits=(1, 86400),
+        example="900",
+    ),
+    SettingDoc(
         "SENDONCE_SKIP_DATES",
         "a file of dates that are not mailed, one on each line (`2026-12-25 Christmas`, `2026-12-24..2026-12-26`), "
         "or an iCalendar (`pip install 'sendonce[ical]'`)",
