@@ -288,6 +288,8 @@ def _batch_lines(batch: Batch, zone: tzinfo) -> Iterator[str]:
         yield f'<bdi class="title">{_safe(entry.title) or "(no title)"}</bdi>'
         facts = [*_facts(entry, batch.date, zone), *([tries] if tries and at == 0 else [])]
         yield f'<span class="soft">{" &middot; ".join(facts)}</span>'
+        if entry.order:
+            yield f'<span class="soft">ordered by</span> <bdi>{_safe(entry.order)}</bdi>'
     if batch.reason:
         yield f"<bdi>{_safe(batch.reason)}</bdi>"
     last = batch.attempts[-1].detail if batch.attempts else ""
@@ -304,7 +306,9 @@ def _tries(count: int) -> str:
 
 
 def _facts(entry: Entry, day: str, zone: tzinfo) -> Iterator[str]:
-    yield f"campaign {_safe(entry.id)}" + ("" if entry.role == "main" else f" ({_safe(entry.role)})")
+    yield f"campaign {_safe(entry.id) or 'not made yet'}" + (
+        "" if entry.role == "main" else f" ({_safe(entry.role)})"
+    )
     if entry.sent_at is not None:
         by = "" if entry.by == "sendonce" else f" ({_safe(entry.by)})"
         yield f"sent {time_of_day(entry.sent_at, zone, day)}{by}"

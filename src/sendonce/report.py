@@ -369,10 +369,18 @@ def batch_story(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> str:
     if batch.reason and not is_told:
         lines.append(f"  reason       {batch.reason}")
     for entry in batch.campaigns:
-        lines += [
-            f'  campaign     {entry.id}  "{entry.title}"'
-            + ("" if entry.role == "main" else f"  ({entry.role})")
-        ]
+        is_ordered = entry.state.value != "-"
+        what = f'{entry.id}  "{entry.title}"' if entry.id else "none yet"
+        role = (
+            ""
+            if entry.role == "main"
+            else f"  ({entry.role}{f', {entry.state.value}' if is_ordered else ''})"
+        )
+        lines.append(f"  campaign     {what}{role}")
+        if entry.order:
+            lines.append(f"    {'ordered by':<10} {entry.order}")
+        if entry.reason and not any(entry.reason in attempt.detail for attempt in batch.attempts):
+            lines.append(f"    {'reason':<10} {entry.reason}")
         times = (
             ("requested", entry.requested_at), ("gave up", entry.gave_up_at),
             ("sent", entry.sent_at), ("scheduled", entry.scheduled_for),
@@ -460,6 +468,11 @@ def record_lines(batch: Batch, resets: Sequence[Reset], zone: tzinfo) -> list[st
 
             told += f", {compared(main.emails_sent, main.recipients, 'before the send')}"
         said.append(f'"{main.title}" ({main.id}){told}')
+    said += [
+        f"{entry.role}: {entry.state.value}" + (f', "{entry.title}" ({entry.id})' if entry.id else "")
+        for entry in batch.campaigns
+        if entry.state.value != "-"
+    ]
     if batch.attempts:
         last = batch.attempts[-1]
         how = f"{last.outcome or 'no end on record'}, {local(last.started_at, zone)} on {last.host}"

@@ -499,13 +499,10 @@ def test_a_status_for_a_human_refuses_and_sends_nothing(status: str) -> None:
     world.account.add(status=status)
     ended = world.run()
     assert (ended.code, ended.posts) == (1, ())
-    assert ended.message.startswith(
-        f'Campaign ffffff is "{status}" in Mailchimp. Nothing was sent by this run.'
-    )
-    assert (world.record().state, world.record().reason) == (
-        State.REFUSED,
-        f'Campaign ffffff is "{status}" in Mailchimp.',
-    )
+    assert ended.message.startswith(f'Campaign ffffff is "{status}" in Mailchimp.')
+    assert "Nothing was sent by this run." in ended.message
+    assert world.record().state is State.REFUSED
+    assert world.record().reason.startswith(f'Campaign ffffff is "{status}" in Mailchimp.')
 
 
 def test_a_refused_date_is_tried_again() -> None:

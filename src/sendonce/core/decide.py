@@ -257,7 +257,10 @@ def from_status(past_save: tuple[Campaign, ...], rules: Rules) -> End:
     if first.status == "schedule":
         at = first.send_time
         return Scheduled(first, at is not None and at.astimezone(rules.zone).date().isoformat() == rules.date)
-    return Refuse(f'Campaign {first.id} is "{first.status}" in Mailchimp.', first)
+    said = f'Campaign {first.id} is "{first.status}" in Mailchimp.'
+    if first.status == "canceled":
+        said += f" To send it to those alone who were not sent it: send-batch --date {rules.date} --remaining --reason TEXT."
+    return Refuse(said, first)
 
 
 def settled_at(entry: Entry, rules: Rules) -> datetime:
