@@ -873,8 +873,9 @@ class Run:
         spec = self._todays_spec()
         list_id = str(spec.recipients.get("list_id", ""))
         reached, saved = look.reached_in(list_id), saved_segment(spec)
-        kind = self._mailer.segment_type(list_id, saved) if reached and saved is not None else ""
-        return excluding(spec, reached, kind)
+        tag = self._rules.tag
+        kind = self._mailer.segment_type(list_id, saved) if (reached or tag) and saved is not None else ""
+        return excluding(spec, reached, kind, tag)
 
     def _todays_spec(self) -> Spec:
         """Read once: a file that changes in mid-run must not give a campaign of two halves."""

@@ -49,8 +49,10 @@ class Rules:
 
     `role` is the part of the date's record that the run is about, with `order`, who ordered it and why; `title_key` is
     that part's, `date_key` the day's own (the same for the day's campaign). `scope`: whose campaigns of the date a
-    created campaign leaves out the recipients of; `covered`: campaigns that are gone, whose recipients are left out
-    by a tag. `title_pattern` is what the keys were rendered from; only the guard `stale` needs it.
+    created campaign leaves out the recipients of; `tag`: a tag whose people it leaves out, 0 without one; `covered`:
+    campaigns whose recipients are all in that tag.
+
+    `title_pattern` is what the keys were rendered from; only the guard `stale` needs it.
     """
 
     job: str
@@ -68,6 +70,7 @@ class Rules:
     order: str = ""
     date_key: str = ""
     scope: Scope = Scope.OFF
+    tag: int = 0
     covered: frozenset[str] = frozenset()
     title_pattern: str = ""
 

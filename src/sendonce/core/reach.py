@@ -38,12 +38,14 @@ def is_through(campaign: Campaign) -> bool:
     return campaign.status in {"sent", "canceled"}
 
 
-def excluding(spec: Spec, campaigns: Iterable[Campaign], segment_type: str) -> Spec:
-    """`spec` for those alone who were sent none of `campaigns`. `segment_type`: of its saved segment, "" without one.
+def excluding(spec: Spec, campaigns: Iterable[Campaign], segment_type: str, tag: int = 0) -> Spec:
+    """`spec` for those alone who were sent none of `campaigns`, and have not this tag (0: none).
 
-    Raise Refused if the segment that it has cannot be combined with that.
+    `segment_type` is that of its saved segment, "" without one. Raise Refused if it cannot be combined with that.
     """
     wanted = [_nosent(campaign) for campaign in campaigns]
+    if tag:
+        wanted.append(_in_tag(tag) | {"op": "static_not"})
     if not wanted:
         return spec
     conditions = _conditions(spec, segment_type)
@@ -107,11 +109,6 @@ def _in_tag(segment_id: int) -> dict[str, object]:
         "op": "static_is",
         "value": segment_id,
     }
-
-
-def not_in_tag(segment_id: int) -> dict[str, object]:
-    """The condition that leaves out the people of a tag."""
-    return _in_tag(segment_id) | {"op": "static_not"}
 
 
 def _segment(recipients: Mapping[str, object]) -> Mapping[str, object]:

@@ -32,7 +32,7 @@ from sendonce.core.campaigns import (
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sendonce.core.ports import Clock, Witness
 
@@ -55,6 +55,9 @@ LISTED_FIELDS = [
         )
     ),
 ]  # fmt: skip
+TAG_AT_MOST = 500
+"""Mailchimp takes so many members in one call that changes a tag."""
+SEGMENTS_AT_MOST = 1000
 CONTENT_PARTS = ("html", "plain_text")
 OK, NO_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 204, 401, 403, 404
 REQUEST_TIMEOUT, TOO_MANY, BAD_REQUEST = 408, 429, 400
@@ -203,6 +206,30 @@ class Mailchimp:
             ("type",),
         )
         return _text(found.get("type"))
+
+    def tag(self, list_id: str, name: str, addresses: Sequence[str]) -> int:
+        """Find the tag of that name, or make it of these addresses, TAG_AT_MOST at the most; its number.
+
+        Raises as `create`. Mailchimp leaves out addresses that are not in the audience.
+        """
+        _checked(list_id, "audience")
+        fields = ["segments.id", "segments.name"]
+        found = self._read(
+            lambda: self._lists.list_segments(list_id, type="static", count=SEGMENTS_AT_MOST, fields=fields),
+            f"the tags of audience {list_id}",
+            ("segments",),
+        )
+        for segment in found["segments"]:
+            if segment.get("name") == name and (known := _count(segment.get("id"))) is not None:
+                return known
+        body = {"name": name, "static_segment": list(addresses)}
+        reply = self._write(
+            lambda: self._lists.create_segment(list_id, body), f'make the tag "{name}"', ("id",)
+        )
+        number = _count(reply.json.get("id"))
+        if number is None:
+            raise NoAnswer(f'Mailchimp made the tag "{name}" and gave it no number.')
+        return number
 
     def audience_size(self, list_id: str, segment_id: int | None = None) -> int | None:
         """Ask for the members of the audience or segment, as Mailchimp counts them."""
