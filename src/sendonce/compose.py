@@ -249,7 +249,7 @@ def _rules_and_ports(
         return rule, them
     if objected := other_account(rule, them.mailer):
         raise Refused(objected.said)
-    order = order_of(ordered.kind, them.store.load(rule.date).batch, them.mailer)
+    order = order_of(ordered.kind, them.store.load(rule.date).batch, rule.title_key, them.mailer)
     scope = Scope.AUDIENCE if job.settings.recipient_guard is Scope.AUDIENCE else Scope.JOB
     rule = replace(
         rule,

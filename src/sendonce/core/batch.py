@@ -59,6 +59,7 @@ from sendonce.core.errors import (
 from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
 from sendonce.core.orders import PartOfLedger
+from sendonce.core.parts import MAIN
 from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
 
 if TYPE_CHECKING:
@@ -128,7 +129,12 @@ def _with_reached(look: Look, page: Page, listing: Listing, mailer: Mailer, rule
             found[shown.id] = shown
         elif shown is None and (entry.requested_at is not None or entry.sent_at is not None):
             lost.append(entry.id)
-    return replace(look, reached=tuple(found.values()), lost=tuple(lost))
+    look = replace(look, reached=tuple(found.values()), lost=tuple(lost))
+    if rules.role == MAIN:
+        return look
+    # the campaign that a repair completes is no reason to wait for a gap: nobody gets both
+    others = (c for c in listing.campaigns if c.id not in found and not belongs(c.title, rules.title_key))
+    return replace(look, last_mailed=_last_mailed(others))
 
 
 def _counts(campaign: Campaign, rules: Rules) -> bool:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken, Refused, Temporary
 from sendonce.core.model import Page, State
 from sendonce.core.parts import MAIN, beside, folded, part
-from sendonce.core.reach import is_through
+from sendonce.core.reach import has_reached, is_through
 
 if TYPE_CHECKING:
     from sendonce.core.campaigns import Campaign
@@ -96,13 +97,13 @@ def _whole(page: Page) -> Page:
     return page.stamp
 
 
-def order_of(kind: Kind, batch: Batch, mailer: Mailer) -> Order:
+def order_of(kind: Kind, batch: Batch, date_key: str, mailer: Mailer) -> Order:
     """The order that the next run of this kind carries out: the open one if there is one, else a new one.
 
-    `batch` is the whole record of the date. Raise Refused if nothing was mailed that could be repaired or repeated,
-    Temporary while a campaign of the date is still being mailed; and as reads of Mailchimp do.
+    `batch` is the whole record of the date, `date_key` its title key. Raise Refused if nothing was mailed that could
+    be repaired or repeated, Temporary while a campaign of the date is still being mailed; and as reads of Mailchimp do.
     """
-    first = _first(batch, mailer)
+    first = _first(batch, date_key, mailer)
     if kind is Kind.REMAINING:
         _check_remaining(batch, first)
     number, last = _last(kind, batch)
@@ -111,21 +112,17 @@ def order_of(kind: Kind, batch: Batch, mailer: Mailer) -> Order:
     return Order(kind, number + 1, first)
 
 
-def _first(batch: Batch, mailer: Mailer) -> Campaign:
-    main = batch.main
+def _first(batch: Batch, date_key: str, mailer: Mailer) -> Campaign:
+    """The day's own campaign, through with being mailed."""
     if batch.state is State.SKIPPED:
         raise Refused(
             f"{batch.date} is skipped: {batch.reason}. Nothing was sent that could be repaired or repeated."
         )
-    if main is None:
-        raise Refused(
-            f"The ledger has no campaign of {batch.date}. Run send-batch --date {batch.date} first: it asks Mailchimp, and "
-            "puts on record what was sent."
-        )
-    first = mailer.campaign(main.id)
+    first_id = batch.main.id if batch.main is not None else _found_id(batch.date, date_key, mailer)
+    first = mailer.campaign(first_id)
     if first is None:
         raise Refused(
-            f"Campaign {main.id} of {batch.date} is gone from Mailchimp (404). Nothing was sent by this run."
+            f"Campaign {first_id} of {batch.date} is gone from Mailchimp (404). Nothing was sent by this run."
         )
     if first.status in {"sending", "canceling"}:
         raise Temporary(
@@ -138,6 +135,18 @@ def _first(batch: Batch, mailer: Mailer) -> Campaign:
             f"sent by this run: send-batch --date {batch.date} is what sends it."
         )
     return first
+
+
+def _found_id(date: str, date_key: str, mailer: Mailer) -> str:
+    """The one campaign that somebody was sent for the date, for a ledger that was lost."""
+    found = [c.id for c in mailer.listing().campaigns if has_reached(c) and belongs(c.title, date_key)]
+    if len(found) != 1:
+        many = f"{len(found)} campaigns" if found else "no campaign"
+        raise Refused(
+            f'Neither has the ledger a campaign of {date}, nor Mailchimp one that was mailed and is named "{date_key}" '
+            f"({many}). Nothing was sent that could be repaired or repeated."
+        )
+    return found[0]
 
 
 def _check_remaining(batch: Batch, first: Campaign) -> None:
