@@ -12,6 +12,7 @@ from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings
 from sendonce.core.errors import WrongUsage
 from sendonce.core.model import State
 from sendonce.exits import ExitCode
+from sendonce.runbook import OF_COMMANDS
 
 MOST_SKIPPED_DAYS = 366
 
@@ -149,7 +150,9 @@ def ledger_verify() -> ExitCode:
     count, findings = compose.verify(job)
     code = ExitCode.REFUSED if findings else ExitCode.OK
     voice = shared.voice
-    voice.document("ledger verify", code, batches=count, findings=[vars(f) for f in findings])
+    section = OF_COMMANDS["ledger verify"] if findings else None
+    told = [vars(f) for f in findings]
+    voice.document("ledger verify", code, batches=count, findings=told, runbook=section)
     if findings:
         from sendonce.report import printable
 
@@ -157,6 +160,7 @@ def ledger_verify() -> ExitCode:
     elif not voice.is_quiet:
         voice.result(f"{count} batches on record, and Mailchimp says the same.")
     voice.warnings(warnings_of(job))
+    voice.what_to_do(section)
     return code
 
 
