@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from sendonce.core import errors
 from sendonce.core.model import Ending
-from sendonce.exits import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,11 +144,6 @@ def _of_message(message: str) -> Section | None:
 def line(section: Section) -> str:
     """What ends a message that needs somebody."""
     return f"What to do: sendonce runbook {section}"
-
-
-def needs_line(code: int) -> bool:
-    """Whether a command that ends with this says what to do: not when all is well, nor after a misspelt option."""
-    return code not in {ExitCode.OK, ExitCode.WRONG_USAGE}
 
 
 def page() -> str:

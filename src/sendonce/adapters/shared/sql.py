@@ -50,7 +50,16 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from sendonce.adapters.shared.backend import ANSWER_WAIT_S, PAGE_ROWS, Grip, Head, Owner, Rows, Verdict
+from sendonce.adapters.shared.backend import (
+    ANSWER_WAIT_S,
+    PAGE_ROWS,
+    Grip,
+    Head,
+    Owner,
+    Rows,
+    Verdict,
+    why_unreached,
+)
 from sendonce.core.errors import StateUnusable, StoreDown
 
 if TYPE_CHECKING:
@@ -461,8 +470,11 @@ class SqlBackend:
         if known > SCHEMA:
             raise self._too_new(known)
         if known < SCHEMA:
-            what = "has no tables of sendonce yet" if not known else f"has tables of version {known}"
-            raise StateUnusable(f"The database at {self.place} {what}. Nothing is sent: run `sendonce init`.")
+            raise StateUnusable(
+                f"The database at {self.place} "
+                f"{f'has tables of version {known}' if known else 'has no tables of sendonce yet'}. "
+                "Nothing is sent: run `sendonce init`."
+            )
 
     def _too_new(self, known: int) -> StateUnusable:
         return StateUnusable(
@@ -487,7 +499,7 @@ class SqlBackend:
                     f"The database at {self.place} says no ({what}). Nothing further is sent."
                 ) from None
             raise StoreDown(
-                f"The database at {self.place} could not be reached, or did not answer in time "
+                f"The database at {self.place} could not be reached: {why_unreached(error.orig)} "
                 f"({type(error.orig).__name__}{f' {code}' if code else ''}). Run again when it is back, that is safe."
             ) from None
         except (ArgumentError, NoSuchModuleError, ValueError, TypeError) as error:
