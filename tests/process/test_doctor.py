@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from support import servers
 from support.runs import Desk, Ended
 from support.sandbox import API_KEY, LIST_ID
 
@@ -505,3 +506,155 @@ def test_a_silenced_line_is_a_note_where_a_ping_tells_of_failures(tmp_path: Path
     it.desk.write_env(SENDONCE_PING_URL="http://127.0.0.1:9/ping")
     (finding,) = [f for f in it.findings() if f["level"] != "ok"]
     assert (finding["id"], finding["level"]) == ("crontab-silenced", "note")
+
+
+# --- lease and ledger on a server
+
+GOOD_SERVER: dict[str, dict[str, str]] = {
+    "redis": {"appendonly": "yes"},
+    "postgresql": {"fsync": "on"},
+    "mariadb": {"innodb-flush-log-at-trx-commit": "1"},
+}
+SERVERS = ["redis", "postgresql", pytest.param("mariadb", marks=pytest.mark.wide)]
+DATABASES = SERVERS[1:]
+
+
+def on_server(root: Path, sandbox: Sandbox, server: Any) -> Setup:
+    """A job in order whose lease and ledger are on the server."""
+    it = Setup(root, sandbox)
+    it.desk.write_env(SENDONCE_STATE=server.url())
+    assert it.desk.run("init").code == 0
+    return it
+
+
+def the_fault(it: Setup) -> tuple[str, str]:
+    """The id and fact of the only finding that is not in order."""
+    ended = it.doctor()
+    assert servers.SECRET not in ended.all
+    (wrong,) = [f for f in it.findings() if f["level"] != "ok"]
+    assert wrong["remedy"]
+    return wrong["id"], wrong["fact"]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_of_a_server_in_order_nothing_is_said_and_one_that_is_down_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private(kind, **GOOD_SERVER[kind]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        assert [f for f in it.findings() if f["level"] != "ok"] == []
+        assert {"server", "ledger", "lease"} <= {f["id"] for f in it.findings()}
+        server.kill()
+        name, fact = the_fault(it)
+        assert name == "server"
+        assert f"127.0.0.1:{server.port}" in fact
+        assert "it refuses connections" in fact
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_lets_a_ledger_down_is_a_note(kind: str, tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private(kind) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        assert the_fault(it)[0] == "server-settings"
+        assert it.doctor().code == 0
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_password_that_the_server_does_not_accept_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    right = servers.shared(kind).url()
+    it.desk.write_env(SENDONCE_STATE=right.replace(servers.SECRET, "hunter3"))
+    name, fact = the_fault(it)
+    assert (name, "it does not accept user and password of the URL" in fact) == ("server", True)
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_a_database_that_is_not_there_or_has_no_tables_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    server = servers.shared(kind)
+    it.desk.write_env(SENDONCE_STATE=server.url(server.new_database()))
+    name, fact = the_fault(it)
+    assert (name, "has no tables of sendonce yet" in fact, "sendonce init" in fact) == ("server", True, True)
+    it.desk.write_env(SENDONCE_STATE=server.url("sendonce_nowhere"))
+    name, fact = the_fault(it)
+    assert (name, "it has no such database" in fact) == ("server", True)
+
+
+def test_a_name_that_leads_nowhere_is_told_from_a_server_that_is_down(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.desk.write_env(SENDONCE_STATE="redis://redis.invalid/0")
+    name, fact = the_fault(it)
+    assert (name, "its name could not be looked up" in fact) == ("server", True)
+
+
+def test_a_replica_of_redis_is_named(tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private("redis", **GOOD_SERVER["redis"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        with server.client() as client:
+            client.replicaof("127.0.0.1", 1)
+        name, fact = the_fault(it)
+        assert (name, "it is a read-only replica: name the primary" in fact) == ("server", True)
+
+
+def test_rights_that_a_user_of_redis_does_not_have_are_named(tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private("redis", **GOOD_SERVER["redis"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        with server.client() as client:
+            client.acl_setuser(
+                "reader",
+                enabled=True,
+                passwords=["+other"],
+                keys=["sendonce:*"],
+                commands=["+@read", "+ping"],
+            )
+        it.desk.write_env(SENDONCE_STATE=f"redis://reader:other@127.0.0.1:{server.port}/0")
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed" in fact) == ("server", True)
+
+
+def test_a_user_of_postgresql_who_may_only_read_and_a_read_only_database_are_named(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private("postgresql", **GOOD_SERVER["postgresql"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        server.asked(
+            "CREATE ROLE reader LOGIN PASSWORD 'other'",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
+            database=servers.DATABASE,
+        )
+        it.desk.write_env(
+            SENDONCE_STATE=f"postgresql+psycopg://reader:other@127.0.0.1:{server.port}/{servers.DATABASE}"
+        )
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed there" in fact) == ("server", True)
+        it.desk.write_env(SENDONCE_STATE=server.url())
+        server.asked(f"ALTER DATABASE {servers.DATABASE} SET default_transaction_read_only = on")
+        name, fact = the_fault(it)
+        assert (name, "it is read-only, as a replica is" in fact) == ("server", True)
+
+
+@pytest.mark.wide
+def test_a_user_of_mariadb_who_may_only_read_and_a_read_only_server_are_named(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private("mariadb", **GOOD_SERVER["mariadb"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        server.asked(
+            "CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'other'",
+            f"GRANT SELECT ON {servers.DATABASE}.* TO reader@'127.0.0.1'",
+        )
+        it.desk.write_env(
+            SENDONCE_STATE=f"mysql+pymysql://reader:other@127.0.0.1:{server.port}/{servers.DATABASE}"
+        )
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed there" in fact) == ("server", True)
+        it.desk.write_env(SENDONCE_STATE=server.url())
+        server.asked("SET GLOBAL read_only = 1")
+        name, fact = the_fault(it)
+        assert (name, "it is read-only, as a replica is" in fact) == ("server", True)

@@ -422,8 +422,10 @@ class SqlBackend:
             return _warnings(db, self._kind)
 
     def look(self) -> Sequence[str]:
-        """What of the server's settings lets a ledger down; StateUnusable without the tables."""
-        with self._step(is_read=True) as db:
+        """What of the server's settings lets a ledger down; StateUnusable without tables, or if we may not write."""
+        with self._step() as db:
+            for table in (_leases, _ledgers, _batches):  # a replica refuses this, and so do missing rights
+                db.execute(update(table).where(table.c.job == "").values(job=""))
             return _warnings(db, self._kind)
 
     def _head(self, db: Connection) -> Head | None:
