@@ -13,7 +13,7 @@ from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, WrongUsage
-from sendonce.core.model import Ending, Outcome, State, settled
+from sendonce.core.model import Ending, Outcome, State, many, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -294,7 +294,8 @@ def watch(job: Job, outcome: Outcome, progress: Callable[[str, int | None], None
 def _finished(job: Job, outcome: Outcome, emails_sent: int | None) -> Outcome:
     if emails_sent is not None:
         _keep_count(job, outcome, emails_sent)
-    text = f"{outcome.message} Mailchimp has finished: {emails_sent} emails."
+    count = "" if emails_sent is None else f": {many(emails_sent, 'email')}"
+    text = f"{outcome.message} Mailchimp has finished{count}."
     if emails_sent == 0:
         text += " It was mailed to nobody: look at its audience in Mailchimp; it will not be sent again."
         return outcome._replace(ending=Ending.ALARM, message=text, emails_sent=0)

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
+from sendonce.core.model import many
 from sendonce.exits import ExitCode, code_of, code_of_ending
 from sendonce.settings import environment
 
@@ -501,10 +502,12 @@ def campaign_lines(campaigns: Sequence[Campaign], zone: tzinfo) -> list[str]:
     for campaign in campaigns:
         at = f", {local(campaign.send_time, zone)}" if campaign.send_time is not None else ""
         count = (
-            "" if campaign.is_draft or campaign.emails_sent is None else f", {campaign.emails_sent} emails"
+            ""
+            if campaign.is_draft or campaign.emails_sent is None
+            else f", {many(campaign.emails_sent, 'email')}"
         )
         people = campaign.recipient_count
-        whom = f", for {people} people" if campaign.is_draft and people is not None else ""
+        whom = f", for {many(people, 'person', 'people')}" if campaign.is_draft and people is not None else ""
         word = "a draft" if campaign.is_draft else campaign.status
         lines.append(f'{word}{at}{count}{whom}: "{campaign.title}" ({campaign.id})')
     return lines or ["no campaign of this date"]

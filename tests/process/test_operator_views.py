@@ -62,7 +62,7 @@ def test_a_rebuild_names_what_it_would_leave_out(desk: Desk) -> None:
     asked = desk.run("ledger", "rebuild")
     assert asked.code == 2
     assert (
-        "would hold 1 batches. Left out, as Mailchimp has nothing of them: 2026-01-06 (refused)." in asked.err
+        "would hold 1 batch. Left out, as Mailchimp has nothing of them: 2026-01-06 (refused)." in asked.err
     )
     assert desk.run("ledger", "rebuild", "--yes").code == 0
     assert desk.record("2026-01-06") == {}
@@ -133,7 +133,7 @@ def test_several_dates_are_skipped_at_once_and_none_if_one_of_them_is_sent(desk:
     )
     assert json.loads(made.out)["dates"] == ["2026-01-06", "2026-01-07", "2026-01-08"]
     again = desk.run("ledger", "skip", "--date", "2026-01-07", "--reason", "Other")
-    assert "1 were skipped before" in again.out
+    assert "1 date was skipped before: no change." in again.out
     assert desk.record("2026-01-07")["reason"].startswith("Strike (")
 
 

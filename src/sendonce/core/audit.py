@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs, day_of_title
-from sendonce.core.model import Batch, Ending, Entry, Outcome, State
+from sendonce.core.model import Batch, Ending, Entry, Outcome, State, many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def arrival(campaigns: Iterable[Campaign], date: str, title_key: str, zone: tzin
     if not mailed:
         return Outcome(Ending.REFUSED, date, f"{date}: not sent: {_why_not(group, title_key, zone)}.")
     only = mailed[0]
-    count = "" if only.emails_sent is None else f", {only.emails_sent} emails"
+    count = "" if only.emails_sent is None else f", {many(only.emails_sent, 'email')}"
     said = f'{date}: "{only.title}" ({only.id}) is {only.status}{count}'
     if only.status == "sent" and not only.emails_sent:
         return Outcome(

@@ -133,6 +133,11 @@ class Outcome(NamedTuple):
     is_hushed: bool = False
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """So many of a thing, as a person says it; `several` where an s does not do."""
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
+
+
 def settled(batch: Batch) -> Outcome | None:
     """What to say of a date that needs nothing more; None if a run has work to do."""
     if batch.state is State.SKIPPED:
