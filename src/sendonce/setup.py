@@ -136,10 +136,11 @@ def winning_environment(settings: Settings, path: Path) -> list[str]:
     if not names:
         return []
     are = "is" if len(names) == 1 else "are"
-    return [
+    said = (
         f"{', '.join(names)} {are} set in this terminal's environment, which wins over {path}; cron has no such "
         f"environment. To have the file decide here, too: unset {' '.join(names)}"
-    ]
+    )
+    return [said]
 
 
 def state_of(text: str, *, instead: str = "--set SENDONCE_STATE_FILE=FILE") -> str:

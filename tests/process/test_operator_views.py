@@ -105,6 +105,7 @@ def test_init_refuses_while_the_environment_would_win_over_what_it_writes(
     del exports["SENDONCE_STATE"]
     made = desk.run("init", *flags, environ=exports)
     assert made.code == 0, made.err
+    assert "Warning: MAILCHIMP_API_KEY is set in this terminal's environment, which wins over" in made.err
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
     assert desk.env_file.stat().st_mode & 0o777 == 0o600
 

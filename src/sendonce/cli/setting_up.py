@@ -101,15 +101,15 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
         "SENDONCE_TITLE": "{job} {date}",
     }
     # what the environment sets would win over any other answer
-    given = {name: environment().get(name, "").strip() for name in proposed}
-    proposed |= {name: value for name, value in given.items() if value}
+    in_force = {name: environment().get(name, "").strip() for name in proposed}
+    proposed |= {name: value for name, value in in_force.items() if value}
 
     def ask(name: str, proposal: str) -> str:
         from sendonce.settings import SETTINGS, zone_exists
 
         meaning = next((doc.plain_meaning for doc in SETTINGS if doc.name == name), "")
         click.echo(f"\n{meaning[:1].upper()}{meaning[1:]}.", err=True)
-        if given.get(name):
+        if in_force.get(name):
             click.echo("The environment sets it, and wins: unset it there to set another.", err=True)
 
         def checked(text: str) -> str:
