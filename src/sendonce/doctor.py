@@ -54,7 +54,8 @@ CLOCK_OFF_S: Final = 60
 ROOM_BYTES: Final = 5 << 20
 ROOM_FILES: Final = 20
 KEY_AGE_DAYS: Final = 330
-"""Keys made since June 2026 expire after a year: so long before, somebody should hear of it."""
+KEYS_EXPIRE_SINCE: Final = datetime(2026, 6, 22, tzinfo=UTC)
+"""Keys made since then expire after a year: some weeks before, somebody should hear of it."""
 MAY_SEND: Final = frozenset({"owner", "admin", "manager"})
 MAY_NOT_SEND: Final = frozenset({"author", "viewer"})
 TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/var/run")  # noqa: S108 - places that are warned of
@@ -130,22 +131,27 @@ def of_settings(settings: Settings, now: datetime) -> Iterator[Finding]:
             yield fault("env-rights", before, f"Run: {remedy}")
         else:
             yield note("settings-warning", said, "See whether that is meant.")
-    named = re.match(
-        r"(.+), which MAILCHIMP_API_KEY_FILE names", settings.origins.get("MAILCHIMP_API_KEY", "")
-    )
-    if named and (days := _age_days(Path(named[1]), now)) > KEY_AGE_DAYS:
+    yield from _of_key_age(settings.origins.get("MAILCHIMP_API_KEY", ""), now)
+
+
+def _of_key_age(origin: str, now: datetime) -> Iterator[Finding]:
+    """Mailchimp does not tell a key's age; that of the file it stands in is the least that it can be."""
+    named = re.match(r"(.+), which MAILCHIMP_API_KEY_FILE names|(.+) line \d+$", origin)
+    if named is None:
+        return
+    path = named[1] or named[2]
+    try:
+        written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
+    except OSError:
+        return
+    days = (now - written).days
+    if written >= KEYS_EXPIRE_SINCE and days > KEY_AGE_DAYS:
         yield note(
             "key-age",
-            f"{named[1]} is {days} days old. Keys made since June 2026 expire after a year.",
+            f"{path}, where the key stands, was last changed {days} days ago. Keys made since June 2026 expire after a "
+            "year.",
             "Make a new key in Mailchimp before that one ends, and put it there.",
         )
-
-
-def _age_days(path: Path, now: datetime) -> int:
-    try:
-        return (now - datetime.fromtimestamp(path.stat().st_mtime, UTC)).days
-    except OSError:
-        return 0
 
 
 def _shown(settings: Settings, name: str) -> str:
