@@ -106,8 +106,10 @@ def show_page(markdown: str, plain: str) -> None:
     """Print a page: rendered on a terminal, at the most 80 columns wide, else the plain text."""
     if sys.stdout and sys.stdout.isatty():
         from rich.markdown import Markdown
+        from rich.theme import Theme
 
         console = _console(1)
+        console.push_theme(Theme({"markdown.code": "cyan"}))  # by default on black, whatever the terminal is
         console.print(Markdown(markdown), width=min(80, console.width))
     else:
         write(1, f"{plain.rstrip()}\n")
