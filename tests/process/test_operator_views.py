@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import pty
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +15,7 @@ import pytest
 from support.runs import DAY, Desk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from support.sandbox import Sandbox
@@ -187,3 +191,44 @@ def test_a_wait_that_cannot_see_says_that_the_mail_is_out(desk: Desk) -> None:
     assert desk.deliveries() == 1
     assert (told.code, desk.record()["state"]) == (1, "sent")
     assert "was sent and is recorded" in told.err
+
+
+def init_typed(folder: Path, answers: Sequence[str], **environ: str) -> str:
+    """What `init` shows on a terminal on which these are typed, each once it is asked for."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-P", "-m", "sendonce", "--env-file", str(folder / "x.env"), "init"]
+    with subprocess.Popen(
+        command,
+        env={"TERM": "dumb", "PATH": "/usr/bin:/bin", "HOME": str(folder), **environ},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    ):
+        os.close(its)
+        shown, rest = "", list(answers)
+        try:
+            while data := os.read(ours, 65536):
+                shown += data.decode()
+                if rest and shown.endswith(": "):
+                    os.write(ours, f"{rest.pop(0)}\n".encode())
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.close(ours)
+    return shown
+
+
+def test_init_proposes_what_the_environment_sets_and_says_that_it_wins(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    # the key is no key: it ends there, having asked and shown what it shows
+    shown = init_typed(tmp_path, ["UTC", "", "", "", "no key"], SENDONCE_STATE=state)
+    assert f"SENDONCE_STATE [{state}]: " in shown
+    assert shown.count("The environment sets it, and wins") == 1
+    assert not (tmp_path / "x.env").exists()
+
+
+def test_init_shows_no_password_of_a_url_that_the_environment_sets(tmp_path: Path) -> None:
+    url = "redis://:hunter2@127.0.0.1:1/0"
+    shown = init_typed(tmp_path, ["UTC", "", "", "no key"], SENDONCE_STATE=url)
+    assert "SENDONCE_SOURCE [draft]: " in shown
+    assert "hunter2" not in shown

@@ -102,6 +102,8 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
     }
     # what the environment sets would win over any other answer
     in_force = {name: environment().get(name, "").strip() for name in proposed}
+    if is_terminal:  # a URL may hold a password, which a proposal would show
+        values |= {name: url for name, url in in_force.items() if "://" in url and name not in values}
     proposed |= {name: value for name, value in in_force.items() if value}
 
     def ask(name: str, proposal: str) -> str:
