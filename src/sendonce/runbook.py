@@ -1,7 +1,7 @@
 """Which section of docs/runbook.md a command's end belongs to: one table from endings, one from errors. And the page.
 
-Of two ends a section of their own hangs on what is said, as an `Outcome` has no other word for them: a send that is
-not confirmed, of which the one wrong thing to do must be named, and a guard.
+Of three ends the section hangs on what is said, as an `Outcome` has no other word for them: a send that is not
+confirmed, of which the one wrong thing to do must be named, a guard, and a run that was cut off.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ UNCLEAR: Final = (
 """What is said where a mail may have left: one of these anywhere, for what comes with it matters less."""
 GUARD: Final = ("is not sent: ", "A run would refuse: ", "Nothing would be sent now: ")
 """How an end begins that a guard caused; before it comes at the most `Campaign ID`, no text from outside."""
+CUT_OFF: Final = "This run was ended by"
+"""How an end begins that a signal or the deadline brought."""
 _ACCOUNT: Final = "(MAILCHIMP_ACCOUNT_ID)"
 
 # beside the code of the branch in exits.py; a class without a line here has that of the class above it
@@ -137,6 +139,8 @@ def of_error(command: str, error: BaseException, message: str) -> Section:
 def _of_message(message: str) -> Section | None:
     if any(said in message for said in UNCLEAR):
         return Section.UNCLEAR
+    if message.startswith(CUT_OFF):
+        return Section.INTERRUPTED
     begin = re.match(r"(?:Campaign \w+ )?(?:" + "|".join(map(re.escape, GUARD)) + ")", message)
     return Section.GUARD if begin or _ACCOUNT in message else None
 

@@ -99,7 +99,7 @@ def test_what_is_not_in_the_tree_is_a_bug() -> None:
     [
         (Ending.TEMPORARY, "The send of campaign a1 was requested and is not confirmed: x.", Section.UNCLEAR),
         (Ending.TEMPORARY, "This run was ended by SIGTERM. The outcome of the send of campaign a1 is not known yet.", Section.UNCLEAR),
-        (Ending.TEMPORARY, "This run was ended by SIGTERM. Nothing was sent by this run.", Section.TEMPORARY),
+        (Ending.TEMPORARY, "This run was ended by SIGTERM. Nothing was sent by this run.", Section.INTERRUPTED),
         (Ending.TEMPORARY, "It is not known whether Mailchimp did create: x.", Section.TEMPORARY),
         (Ending.REFUSED, "Campaign a1 is gone. An earlier run asked for its send, whether it left is not known.", Section.UNCLEAR),
         (Ending.REFUSED, "Campaign a1 is not sent: There are 3 recipients; SENDONCE_MIN_RECIPIENTS is 4.", Section.GUARD),
