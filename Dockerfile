@@ -4,6 +4,7 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 # only what is needed: never an .env that lies about
 COPY pyproject.toml README.md LICENSE ./
+COPY docs/runbook.md docs/
 COPY src src
 RUN python -m venv /opt/sendonce \
  && /opt/sendonce/bin/pip install --no-cache-dir '.[redis,postgres,mysql]' \

@@ -18,6 +18,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command has handlers of its own: nothing was done yet
         with suppress(OSError):
             os.write(2, b"Interrupted. Nothing was sent by this run. Run again, that is safe.\n")
+            os.write(2, b"What to do: sendonce runbook interrupted\n")
         sys.exit(75)
     finally:
         gc.freeze()  # else the interpreter looks through all that was imported for cycles before it ends: 3 ms

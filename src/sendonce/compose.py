@@ -772,7 +772,7 @@ def of_machine(
     found = Found(machine.root, user, machine.home_of(user) or "/")
     here = crontabs.Machine(
         machine.home_of, machine.exists, machine.real, cron_zone or ZoneInfo("UTC"), name or "UTC",
-        is_cron_tz_heeded=found.is_cron_tz_heeded, today=now.date(),
+        is_cron_tz_heeded=found.is_cron_tz_heeded, today=now.date(), script=machine.script,
     )  # fmt: skip
     env = machine.real(machine.seen(env_file.absolute())) if env_file else ""
     wanted = crontabs.Wanted(env, settings.job if settings else "", is_named_by_flag=is_job_named)

@@ -61,7 +61,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a machine decides what a line does. `home_of` gives a user's folder, None for no user; `zone` is cron's."""
+    """What of a machine decides what a line does. `home_of` gives a user's folder, None for no user; `zone` is cron's.
+
+    `script` gives the text of a script that can be read, "" for everything else.
+    """
 
     home_of: Callable[[str], str | None]
     exists: Callable[[str], bool]
@@ -70,6 +73,7 @@ class Machine:
     zone_name: str
     is_cron_tz_heeded: bool = False
     today: date | None = None
+    script: Callable[[str], str] = lambda _: ""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def _of_all(found: Sequence[Line], sleeping: Sequence[Line], *, is_cron_here: bo
         yield Flaw(
             "crontab-none",
             "No crontab line and no timer on this machine starts this job.",
-            "Put in one line, as crontab.example shows. A script that starts sendonce is not seen from here.",
+            "Put in one line, as crontab.example shows. A script is seen if it names sendonce and its .env in full.",
         )
     elif not found:
         yield Flaw(
@@ -331,7 +335,28 @@ def _calls(line: Line, machine: Machine) -> list[Call]:
     home = line.variables.get("HOME") or machine.home_of(line.user) or "/"
     # what comes after an unescaped % is standard input; here it is read on, to tell what was meant
     text = line.command.replace("\\%", "%")
-    return list(_calls_in(text, line.folder or home, line.variables, is_folder_set=bool(line.folder)))
+    folder = line.folder or home
+    found = list(_calls_in(text, folder, line.variables, is_folder_set=bool(line.folder)))
+    return found or list(_calls_of_scripts(text, folder, line.variables, machine))
+
+
+def _calls_of_scripts(
+    text: str, folder: str, variables: Mapping[str, str], machine: Machine
+) -> Iterator[Call]:
+    """What scripts that the command names start, read line by line: what a shell would make of them is not known."""
+    words, errors_to = _redirected(_tokens(text))
+    for word in words:
+        script = machine.script(_joined(folder, word)) if "/" in word else ""
+        if "sendonce" not in script or "send-batch" not in script:
+            continue
+        lines = [re.sub(r"\s#.*", "", said).strip() for said in re.sub(r"\\\r?\n", " ", script).splitlines()]
+        told = [said for said in lines if said and not said.startswith("#")]
+        settings = (
+            re.fullmatch(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|'[^']*'|\"[^\"]*\")", said) for said in told
+        )
+        known = {**variables, **{said[1]: _unquoted(said[2]) for said in settings if said}}
+        for call in _calls_in(" ; ".join(told), folder, known, is_folder_set=False):
+            yield call if call.errors_to else call._replace(errors_to=errors_to)
 
 
 def _calls_in(text: str, folder: str, variables: Mapping[str, str], *, is_folder_set: bool) -> Iterator[Call]:
@@ -455,7 +480,7 @@ def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
 def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:
     is_elsewhere = not call.is_folder_set
     if "/" not in call.program:
-        searched = line.variables.get("PATH") or SEARCHED
+        searched = call.variables.get("PATH") or SEARCHED
         if not any(machine.exists(f"{folder}/{call.program}") for folder in searched.split(":")):
             yield Flaw(
                 "crontab-relative",

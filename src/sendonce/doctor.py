@@ -32,7 +32,7 @@ from sendonce.core.decide import (
     decide,
 )
 from sendonce.core.errors import CredentialsRejected, LedgerDamaged, Refused, SendonceError
-from sendonce.core.model import Batch, Ending, Page, Source
+from sendonce.core.model import Batch, Ending, Page, Source, many
 from sendonce.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ CLOCK_OFF_S: Final = 60
 ROOM_BYTES: Final = 5 << 20
 ROOM_FILES: Final = 20
 KEY_AGE_DAYS: Final = 330
-"""Keys made since June 2026 expire after a year: so long before, somebody should hear of it."""
+KEYS_EXPIRE_SINCE: Final = datetime(2026, 6, 22, tzinfo=UTC)
+"""Keys made since then expire after a year: some weeks before, somebody should hear of it."""
 MAY_SEND: Final = frozenset({"owner", "admin", "manager"})
 MAY_NOT_SEND: Final = frozenset({"author", "viewer"})
 TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/var/run")  # noqa: S108 - places that are warned of
@@ -121,7 +122,7 @@ def of_settings(settings: Settings, now: datetime) -> Iterator[Finding]:
     place = settings.env_file or "the environment alone"
     yield ok(
         "settings",
-        f"Job {settings.job}, {place}: {_many(len(given), 'setting')} given, the others default.",
+        f"Job {settings.job}, {place}: {many(len(given), 'setting')} given, the others default.",
         lines,
     )
     for said in settings.warnings:
@@ -130,22 +131,27 @@ def of_settings(settings: Settings, now: datetime) -> Iterator[Finding]:
             yield fault("env-rights", before, f"Run: {remedy}")
         else:
             yield note("settings-warning", said, "See whether that is meant.")
-    named = re.match(
-        r"(.+), which MAILCHIMP_API_KEY_FILE names", settings.origins.get("MAILCHIMP_API_KEY", "")
-    )
-    if named and (days := _age_days(Path(named[1]), now)) > KEY_AGE_DAYS:
+    yield from _of_key_age(settings.origins.get("MAILCHIMP_API_KEY", ""), now)
+
+
+def _of_key_age(origin: str, now: datetime) -> Iterator[Finding]:
+    """Mailchimp does not tell a key's age; that of the file it stands in is the least that it can be."""
+    named = re.match(r"(.+), which MAILCHIMP_API_KEY_FILE names|(.+) line \d+$", origin)
+    if named is None:
+        return
+    path = named[1] or named[2]
+    try:
+        written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
+    except OSError:
+        return
+    days = (now - written).days
+    if written >= KEYS_EXPIRE_SINCE and days > KEY_AGE_DAYS:
         yield note(
             "key-age",
-            f"{named[1]} is {days} days old. Keys made since June 2026 expire after a year.",
+            f"{path}, where the key stands, was last changed {days} days ago. Keys made since June 2026 expire after a "
+            "year.",
             "Make a new key in Mailchimp before that one ends, and put it there.",
         )
-
-
-def _age_days(path: Path, now: datetime) -> int:
-    try:
-        return (now - datetime.fromtimestamp(path.stat().st_mtime, UTC)).days
-    except OSError:
-        return 0
 
 
 def _shown(settings: Settings, name: str) -> str:
@@ -167,10 +173,6 @@ def _shown(settings: Settings, name: str) -> str:
     if isinstance(value, tuple):
         return " ".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def of_zone(
@@ -274,7 +276,7 @@ def of_ledger(store: LedgerStore, today: date, *, is_write_checked: bool) -> Ite
         yield fault("ledger", error.message, "Do what that says; nothing is sent before.")
     else:
         last = f", the last {batches[-1].date}: {batches[-1].state.value}" if batches else ""
-        yield ok("ledger", f"{_many(len(batches), 'date')} on record{last}.")
+        yield ok("ledger", f"{many(len(batches), 'date')} on record{last}.")
 
 
 def of_backup(path: Path, store: LedgerStore) -> Iterator[Finding]:
@@ -282,7 +284,7 @@ def of_backup(path: Path, store: LedgerStore) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        yield ok("backup", f"{path} can be read, with {_many(len(store.batches()), 'date')}.")
+        yield ok("backup", f"{path} can be read, with {many(len(store.batches()), 'date')}.")
     except SendonceError:
         yield fault(
             "backup",
@@ -384,7 +386,8 @@ def of_audience(settings: Settings, size_of: Callable[[str, int | None], int | N
         return fault(
             "audience-empty", f"Nobody is in {named}.", "See that this is the audience that is meant."
         )
-    return ok("audience", f"{named[:1].upper()}{named[1:]} has {'?' if size is None else size} people.")
+    people = "? people" if size is None else many(size, "person", "people")
+    return ok("audience", f"{named[:1].upper()}{named[1:]} has {people}.")
 
 
 @dataclass(frozen=True)
@@ -471,7 +474,7 @@ def _of_mailed(campaigns: Sequence[Campaign], day: date, name: str) -> Finding:
         return fault(
             name, f"{day}: more than one campaign was mailed: {ids}.", "Find out who sent the other."
         )
-    said = f'{day}: "{first.title}" ({first.id}) is {first.status}, {first.emails_sent or 0} emails.'
+    said = f'{day}: "{first.title}" ({first.id}) is {first.status}, {many(first.emails_sent or 0, "email")}.'
     if first.status == "sent" and not first.emails_sent:
         return fault(name, said, "It was mailed to nobody: look at its audience in Mailchimp.")
     return ok(name, said)
@@ -484,7 +487,8 @@ def _of_draft(days: Days, campaign: Campaign, day: date, name: str) -> Finding:
     named = f'{day}: "{campaign.title}" ({campaign.id})'
     if verdict.is_ready or verdict.waits_for_recipients:
         count = campaign.recipient_count
-        return ok(name, f"{named} is ready{'' if count is None else f', for {count} people'}.")
+        whom = "" if count is None else f", for {many(count, 'person', 'people')}"
+        return ok(name, f"{named} is ready{whom}.")
     said = "; ".join(verdict.errors) or "no reason given"
     return fault(
         "checklist" if name == "today" else name,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce.core.errors import Stopped
-from sendonce.core.model import Ending
+from sendonce.core.model import Ending, many
 from sendonce.exits import ExitCode, code_of, code_of_ending
 
 if TYPE_CHECKING:
@@ -151,5 +151,5 @@ def _line(told: Told, job: str) -> str:
     ending = "skipped (paused)" if told.ending == Ending.PAUSED else told.ending
     parts = [f"sendonce {job} {told.date}: {ending}, exit {told.code}"]
     parts += [f"campaign {told.campaign_id}"] if told.campaign_id else []
-    parts += [f"{told.emails_sent} emails"] if told.emails_sent is not None else []
+    parts += [many(told.emails_sent, "email")] if told.emails_sent is not None else []
     return ", ".join(parts)

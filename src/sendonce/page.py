@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from sendonce import __version__
 from sendonce.core.errors import Refused
 from sendonce.core.ledger import ATTEMPTS_KEPT
-from sendonce.core.model import State
+from sendonce.core.model import State, many
 from sendonce.report import local, printable, time_of_day
 from sendonce.views import MEANINGS, SIGNS, WEEKDAYS, History, Mark, counts, days_of
 
@@ -249,7 +249,7 @@ def _cell(book: _Book, day: str, number: int, anchor: Mapping[str, str]) -> str:
         return f'<td><span class="{kind}">{said}</span></td>'
     batch = book.known.batches.get(day)
     emails = batch.main.emails_sent if batch is not None and batch.main is not None else None
-    title = f"{day}: {word}" + ("" if emails is None else f", {emails} emails")
+    title = f"{day}: {word}" + ("" if emails is None else f", {many(emails, 'email')}")
     return f'<td><a class="{kind}" href="#d{target}" title="{title}">{said}</a></td>'
 
 
@@ -302,7 +302,7 @@ def _batch_lines(batch: Batch, zone: tzinfo) -> Iterator[str]:
 def _tries(count: int) -> str:
     if count < 2:  # noqa: PLR2004 - grammar
         return "1 try" if count else ""
-    return f"{count} tries" + (" or more" if count >= ATTEMPTS_KEPT else "")
+    return many(count, "try", "tries") + (" or more" if count >= ATTEMPTS_KEPT else "")
 
 
 def _facts(entry: Entry, day: str, zone: tzinfo) -> Iterator[str]:
@@ -317,9 +317,9 @@ def _facts(entry: Entry, day: str, zone: tzinfo) -> Iterator[str]:
     if entry.scheduled_for is not None:
         yield f"scheduled for {time_of_day(entry.scheduled_for, zone, day)}"
     if entry.recipients is not None:
-        yield f"{entry.recipients} recipients before the send"
+        yield f"{many(entry.recipients, 'recipient')} before the send"
     if entry.emails_sent is not None:
-        yield f"{entry.emails_sent} emails"
+        yield many(entry.emails_sent, "email")
 
 
 def _reset_line(reset: Reset, zone: tzinfo) -> str:

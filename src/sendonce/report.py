@@ -11,6 +11,7 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
+from sendonce.core.model import many
 from sendonce.exits import ExitCode, code_of, code_of_ending
 from sendonce.settings import environment
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Entry, Outcome, Reset
+    from sendonce.runbook import Section
 
 JSON_VERSION = 1
 ERROR, WARNING = 3, 4
@@ -64,7 +66,12 @@ class Voice:
     def outcome(self, command: str, outcome: Outcome, warnings: Sequence[str] = ()) -> ExitCode:
         """How a run ended."""
         code = code_of_ending(outcome.ending)
-        self.document(command, code, **_outcome_parts(outcome, warnings))
+        section = None
+        if code is not ExitCode.OK:
+            from sendonce.runbook import of_outcome
+
+            section = of_outcome(command, outcome)
+        self.document(command, code, **_outcome_parts(outcome, warnings), runbook=section)
         notes = [*warnings, *outcome.notes]
         if self.is_quiet and (code is ExitCode.OK or outcome.is_hushed):
             return code
@@ -74,14 +81,38 @@ class Voice:
             self.result(printable(outcome.message))
         else:
             complain(printable(outcome.message))
+            self.what_to_do(section)
         return code
 
     def fault(self, command: str, error: BaseException, message: str) -> ExitCode:
         """A command that ended with an error: one message on standard error."""
-        code = code_of(error)
-        self.document(command, code, outcome="error", message=message)
+        from sendonce.runbook import of_error
+
+        code, section = code_of(error), of_error(command, error, message)
+        self.document(command, code, outcome="error", message=message, runbook=section)
         complain(printable(message, keep_lines=True))
+        self.what_to_do(section)
         return code
+
+    def what_to_do(self, section: Section | None) -> None:
+        """Where the runbook has what was said; the last line of what needs somebody."""
+        if section is not None:
+            from sendonce.runbook import line
+
+            complain(line(section))
+
+
+def show_page(markdown: str, plain: str) -> None:
+    """Print a page: rendered on a terminal, at the most 80 columns wide, else the plain text."""
+    if sys.stdout and sys.stdout.isatty():
+        from rich.markdown import Markdown
+        from rich.theme import Theme
+
+        console = _console(1)
+        console.push_theme(Theme({"markdown.code": "cyan"}))  # by default on black, whatever the terminal is
+        console.print(Markdown(markdown), width=min(80, console.width))
+    else:
+        write(1, f"{plain.rstrip()}\n")
 
 
 class Screen:
@@ -490,10 +521,12 @@ def campaign_lines(campaigns: Sequence[Campaign], zone: tzinfo) -> list[str]:
     for campaign in campaigns:
         at = f", {local(campaign.send_time, zone)}" if campaign.send_time is not None else ""
         count = (
-            "" if campaign.is_draft or campaign.emails_sent is None else f", {campaign.emails_sent} emails"
+            ""
+            if campaign.is_draft or campaign.emails_sent is None
+            else f", {many(campaign.emails_sent, 'email')}"
         )
         people = campaign.recipient_count
-        whom = f", for {people} people" if campaign.is_draft and people is not None else ""
+        whom = f", for {many(people, 'person', 'people')}" if campaign.is_draft and people is not None else ""
         word = "a draft" if campaign.is_draft else campaign.status
         lines.append(f'{word}{at}{count}{whom}: "{campaign.title}" ({campaign.id})')
     return lines or ["no campaign of this date"]

@@ -130,6 +130,19 @@ def refuse_overriding(values: Mapping[str, str], environ: Mapping[str, str], pat
         )
 
 
+def winning_environment(settings: Settings, path: Path) -> list[str]:
+    """A warning of what the environment sets and the `.env` does not decide: a crontab line sees the latter alone."""
+    names = sorted(name for name, place in settings.origins.items() if place == "environment")
+    if not names:
+        return []
+    are = "is" if len(names) == 1 else "are"
+    said = (
+        f"{', '.join(names)} {are} set in this terminal's environment, which wins over {path}; cron has no such "
+        f"environment. To have the file decide here, too: unset {' '.join(names)}"
+    )
+    return [said]
+
+
 def state_of(text: str, *, instead: str = "--set SENDONCE_STATE_FILE=FILE") -> str:
     """A `--state` as a setting: a URL as it is, a path made absolute. Raise WrongUsage for one with a password.
 

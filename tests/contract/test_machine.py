@@ -127,3 +127,14 @@ def test_only_cronie_heeds_a_zone_in_a_crontab(root: Path) -> None:
     assert Found(root, "ann", "/").is_cron_tz_heeded
     (root / "var/spool/cron/crontabs").mkdir(parents=True)  # busybox has a crond, too
     assert not Found(root, "ann", "/").is_cron_tz_heeded
+
+
+def test_only_a_small_text_file_is_a_script(root: Path) -> None:
+    machine = Machine(root)
+    (root / "mail.sh").write_text("#!/bin/sh\n")
+    (root / "large.sh").write_bytes(b"#" * (64 * 1024 + 1))
+    (root / "binary").write_bytes(b"\x7fELF\0")
+    os.mkfifo(root / "fifo")
+    assert machine.script("/mail.sh") == "#!/bin/sh\n"
+    others = ("/large.sh", "/binary", "/fifo", "/etc", "/gone", "/no\0thing", f"/{'x' * 5000}")
+    assert [machine.script(name) for name in others] == [""] * len(others)

@@ -175,7 +175,7 @@ def test_a_signal_ends_the_demo_and_everything_it_started(
         process.send_signal(number)
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 75
-    assert err == "Interrupted. Run again, that is safe.\n"
+    assert err == "Interrupted. Run again, that is safe.\nWhat to do: sendonce runbook interrupted\n"
     assert started
     wait_until(lambda: not any(map(is_alive, started)), what="the sandbox and the run at work are gone")
     assert left_in(tmp_path) == []

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from support import servers
 from support.runs import Desk, Ended
 from support.sandbox import API_KEY, LIST_ID
 
@@ -195,8 +196,8 @@ def old_key(it: Setup) -> None:
     file = it.desk.folder / "key"
     file.touch(mode=0o600)
     file.write_text(it.desk.values["MAILCHIMP_API_KEY"])
-    long_ago = (datetime.now(UTC) - timedelta(days=340)).timestamp()
-    os.utime(file, (long_ago, long_ago))
+    before_keys_expired = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
+    os.utime(file, (before_keys_expired, before_keys_expired))
     it.desk.write_env(MAILCHIMP_API_KEY=None, MAILCHIMP_API_KEY_FILE=str(file))
 
 
@@ -223,6 +224,12 @@ def dot_in_name(it: Setup) -> None:
 
 def two_users(it: Setup) -> None:
     it.cron(f"*/10 8-11 * * * {COMMAND}\n", "var/spool/cron/crontabs/ann")
+
+
+def script(it: Setup) -> None:
+    it.user_cron("*/10 8-11 * * * /usr/local/bin/mail.sh\n")
+    (it.root / "usr/local/bin").mkdir(parents=True)
+    (it.root / "usr/local/bin/mail.sh").write_text(f"#!/bin/sh\n# the day's mail\n{COMMAND}\n")
 
 
 def timer_asleep(it: Setup) -> None:
@@ -280,7 +287,6 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "an empty lock": ("draft", empty_lock, {"lease"}, "no owner is recorded", "lock status"),
     "a folder for a lock": ("draft", folder_for_lock, {"lock"}, "is a folder, where the lock file", "Do what that says"),
     "a server that is not there": ("draft", change(SENDONCE_STATE="sqlite:////nowhere/x.db"), {"server"}, "does not exist", "wait until the server is back"),
-    "an old key": ("draft", old_key, {"key-age"}, "340 days old", "Make a new key"),
     "an .env that others may read": ("draft", env_mode(0o644), {"env-rights"}, "mode 0644", "chmod 600"),
     "an .env that others may write": ("draft", env_mode(0o666), {"env-rights"}, "can be written by others", "Put it right"),
     "a misspelt setting": ("draft", broken_line, {"settings"}, "is SENDONCE_TITLE meant?", "Put it right"),
@@ -304,7 +310,7 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a timer that is not enabled": ("draft", timer_asleep, {"timer-disabled"}, "is not enabled", "systemctl enable --now sendonce.timer"),
 }  # fmt: skip
 NOTES = {
-    *("draft-missing", "next-days", "lease", "key-age", "zone", "crontab-one-try", "crontab-unread"),
+    *("draft-missing", "next-days", "lease", "zone", "crontab-one-try", "crontab-unread"),
 }
 
 
@@ -335,6 +341,8 @@ GOOD: dict[str, tuple[str, Callable[[Setup], object]]] = {
     "a copy": ("replicate", as_it_is),
     "a day that is sent": ("draft", sent_with_backup),
     "a timer": ("draft", timer),
+    "a script": ("draft", script),
+    "a key of the time when keys did not expire": ("draft", old_key),
     "the crontab of the user": ("draft", cron(f"MAILTO=ops@example.com\n*/10 8-11 * * 1-5 {COMMAND}\n")),
     "an account that is the right one": (
         "draft",
@@ -505,3 +513,155 @@ def test_a_silenced_line_is_a_note_where_a_ping_tells_of_failures(tmp_path: Path
     it.desk.write_env(SENDONCE_PING_URL="http://127.0.0.1:9/ping")
     (finding,) = [f for f in it.findings() if f["level"] != "ok"]
     assert (finding["id"], finding["level"]) == ("crontab-silenced", "note")
+
+
+# --- lease and ledger on a server
+
+GOOD_SERVER: dict[str, dict[str, str]] = {
+    "redis": {"appendonly": "yes"},
+    "postgresql": {"fsync": "on"},
+    "mariadb": {"innodb-flush-log-at-trx-commit": "1"},
+}
+SERVERS = ["redis", "postgresql", pytest.param("mariadb", marks=pytest.mark.wide)]
+DATABASES = SERVERS[1:]
+
+
+def on_server(root: Path, sandbox: Sandbox, server: Any) -> Setup:
+    """A job in order whose lease and ledger are on the server."""
+    it = Setup(root, sandbox)
+    it.desk.write_env(SENDONCE_STATE=server.url())
+    assert it.desk.run("init").code == 0
+    return it
+
+
+def the_fault(it: Setup) -> tuple[str, str]:
+    """The id and fact of the only finding that is not in order."""
+    ended = it.doctor()
+    assert servers.SECRET not in ended.all
+    (wrong,) = [f for f in it.findings() if f["level"] != "ok"]
+    assert wrong["remedy"]
+    return wrong["id"], wrong["fact"]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_of_a_server_in_order_nothing_is_said_and_one_that_is_down_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private(kind, **GOOD_SERVER[kind]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        assert [f for f in it.findings() if f["level"] != "ok"] == []
+        assert {"server", "ledger", "lease"} <= {f["id"] for f in it.findings()}
+        server.kill()
+        name, fact = the_fault(it)
+        assert name == "server"
+        assert f"127.0.0.1:{server.port}" in fact
+        assert "it refuses connections" in fact
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_lets_a_ledger_down_is_a_note(kind: str, tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private(kind) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        assert the_fault(it)[0] == "server-settings"
+        assert it.doctor().code == 0
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_password_that_the_server_does_not_accept_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    right = servers.shared(kind).url()
+    it.desk.write_env(SENDONCE_STATE=right.replace(servers.SECRET, "hunter3"))
+    name, fact = the_fault(it)
+    assert (name, "it does not accept user and password of the URL" in fact) == ("server", True)
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_a_database_that_is_not_there_or_has_no_tables_is_named(
+    kind: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    server = servers.shared(kind)
+    it.desk.write_env(SENDONCE_STATE=server.url(server.new_database()))
+    name, fact = the_fault(it)
+    assert (name, "has no tables of sendonce yet" in fact, "sendonce init" in fact) == ("server", True, True)
+    it.desk.write_env(SENDONCE_STATE=server.url("sendonce_nowhere"))
+    name, fact = the_fault(it)
+    assert (name, "it has no such database" in fact) == ("server", True)
+
+
+def test_a_name_that_leads_nowhere_is_told_from_a_server_that_is_down(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.desk.write_env(SENDONCE_STATE="redis://redis.invalid/0")
+    name, fact = the_fault(it)
+    assert (name, "its name could not be looked up" in fact) == ("server", True)
+
+
+def test_a_replica_of_redis_is_named(tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private("redis", **GOOD_SERVER["redis"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        with server.client() as client:
+            client.replicaof("127.0.0.1", 1)
+        name, fact = the_fault(it)
+        assert (name, "it is a read-only replica: name the primary" in fact) == ("server", True)
+
+
+def test_rights_that_a_user_of_redis_does_not_have_are_named(tmp_path: Path, sandbox: Sandbox) -> None:
+    with servers.private("redis", **GOOD_SERVER["redis"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        with server.client() as client:
+            client.acl_setuser(
+                "reader",
+                enabled=True,
+                passwords=["+other"],
+                keys=["sendonce:*"],
+                commands=["+@read", "+ping"],
+            )
+        it.desk.write_env(SENDONCE_STATE=f"redis://reader:other@127.0.0.1:{server.port}/0")
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed" in fact) == ("server", True)
+
+
+def test_a_user_of_postgresql_who_may_only_read_and_a_read_only_database_are_named(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private("postgresql", **GOOD_SERVER["postgresql"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        server.asked(
+            "CREATE ROLE reader LOGIN PASSWORD 'other'",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
+            database=servers.DATABASE,
+        )
+        it.desk.write_env(
+            SENDONCE_STATE=f"postgresql+psycopg://reader:other@127.0.0.1:{server.port}/{servers.DATABASE}"
+        )
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed there" in fact) == ("server", True)
+        it.desk.write_env(SENDONCE_STATE=server.url())
+        server.asked(f"ALTER DATABASE {servers.DATABASE} SET default_transaction_read_only = on")
+        name, fact = the_fault(it)
+        assert (name, "it is read-only, as a replica is" in fact) == ("server", True)
+
+
+@pytest.mark.wide
+def test_a_user_of_mariadb_who_may_only_read_and_a_read_only_server_are_named(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    with servers.private("mariadb", **GOOD_SERVER["mariadb"]) as server:
+        it = on_server(tmp_path / "root", sandbox, server)
+        server.asked(
+            "CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'other'",
+            f"GRANT SELECT ON {servers.DATABASE}.* TO reader@'127.0.0.1'",
+        )
+        it.desk.write_env(
+            SENDONCE_STATE=f"mysql+pymysql://reader:other@127.0.0.1:{server.port}/{servers.DATABASE}"
+        )
+        name, fact = the_fault(it)
+        assert (name, "may not do what is needed there" in fact) == ("server", True)
+        it.desk.write_env(SENDONCE_STATE=server.url())
+        server.asked("SET GLOBAL read_only = 1")
+        name, fact = the_fault(it)
+        assert (name, "it is read-only, as a replica is" in fact) == ("server", True)

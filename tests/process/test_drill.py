@@ -363,7 +363,7 @@ def test_a_step_that_this_source_does_not_have_is_wrong_usage(tmp_path: Path) ->
 def test_without_settings_a_source_must_be_named(tmp_path: Path) -> None:
     ended = run(tmp_path)
     assert (ended.code, ended.out) == (78, "")
-    assert len(ended.err.splitlines()) == 1
+    assert ended.err.splitlines()[1:] == ["What to do: sendonce runbook settings"]
     assert f"no {tmp_path}/.env" in ended.err
     assert "--env-file" in ended.err
     assert "--source draft, replicate or html" in ended.err
@@ -396,7 +396,7 @@ def test_where_nothing_may_be_killed_the_drill_says_so_and_ends_what_it_started(
             started |= set(children(process.pid))
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 78
-    assert len(err.splitlines()) == 1
+    assert err.splitlines()[1:] == ["What to do: sendonce runbook drill"]
     assert "may not kill the command that it started" in err
     assert started
     assert not any(map(is_alive, started))
@@ -413,7 +413,7 @@ def test_ctrl_c_ends_a_drill_and_everything_it_started(tmp_path: Path, is_whole_
         (os.killpg if is_whole_group else os.kill)(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 75
-    assert err == "Interrupted. Run again, that is safe.\n"
+    assert err == "Interrupted. Run again, that is safe.\nWhat to do: sendonce runbook interrupted\n"
     wait_until(lambda: not any(map(is_alive, started)), what="sandboxes and runs are gone")
     assert left_in(tmp_path) == []
 

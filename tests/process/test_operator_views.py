@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import pty
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +15,7 @@ import pytest
 from support.runs import DAY, Desk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from support.sandbox import Sandbox
@@ -82,7 +86,7 @@ def test_a_rebuild_names_what_it_would_leave_out(desk: Desk) -> None:
     asked = desk.run("ledger", "rebuild")
     assert asked.code == 2
     assert (
-        "would hold 1 batches. Left out, as Mailchimp has nothing of them: 2026-01-06 (refused)." in asked.err
+        "would hold 1 batch. Left out, as Mailchimp has nothing of them: 2026-01-06 (refused)." in asked.err
     )
     assert desk.run("ledger", "rebuild", "--yes").code == 0
     assert desk.record("2026-01-06") == {}
@@ -125,6 +129,7 @@ def test_init_refuses_while_the_environment_would_win_over_what_it_writes(
     del exports["SENDONCE_STATE"]
     made = desk.run("init", *flags, environ=exports)
     assert made.code == 0, made.err
+    assert "Warning: MAILCHIMP_API_KEY is set in this terminal's environment, which wins over" in made.err
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
     assert desk.env_file.stat().st_mode & 0o777 == 0o600
 
@@ -195,7 +200,7 @@ def test_several_dates_are_skipped_at_once_and_none_if_one_of_them_is_sent(desk:
     )
     assert json.loads(made.out)["dates"] == ["2026-01-06", "2026-01-07", "2026-01-08"]
     again = desk.run("ledger", "skip", "--date", "2026-01-07", "--reason", "Other")
-    assert "1 were skipped before" in again.out
+    assert "1 date was skipped before: no change." in again.out
     assert desk.record("2026-01-07")["reason"].startswith("Strike (")
 
 
@@ -248,3 +253,44 @@ def test_a_wait_that_cannot_see_says_that_the_mail_is_out(desk: Desk) -> None:
     assert desk.deliveries() == 1
     assert (told.code, desk.record()["state"]) == (1, "sent")
     assert "was sent and is recorded" in told.err
+
+
+def init_typed(folder: Path, answers: Sequence[str], **environ: str) -> str:
+    """What `init` shows on a terminal on which these are typed, each once it is asked for."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-P", "-m", "sendonce", "--env-file", str(folder / "x.env"), "init"]
+    with subprocess.Popen(
+        command,
+        env={"TERM": "dumb", "PATH": "/usr/bin:/bin", "HOME": str(folder), **environ},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    ):
+        os.close(its)
+        shown, rest = "", list(answers)
+        try:
+            while data := os.read(ours, 65536):
+                shown += data.decode()
+                if rest and shown.endswith(": "):
+                    os.write(ours, f"{rest.pop(0)}\n".encode())
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.close(ours)
+    return shown
+
+
+def test_init_proposes_what_the_environment_sets_and_says_that_it_wins(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    # the key is no key: it ends there, having asked and shown what it shows
+    shown = init_typed(tmp_path, ["UTC", "", "", "", "no key"], SENDONCE_STATE=state)
+    assert f"SENDONCE_STATE [{state}]: " in shown
+    assert shown.count("The environment sets it, and wins") == 1
+    assert not (tmp_path / "x.env").exists()
+
+
+def test_init_shows_no_password_of_a_url_that_the_environment_sets(tmp_path: Path) -> None:
+    url = "redis://:hunter2@127.0.0.1:1/0"
+    shown = init_typed(tmp_path, ["UTC", "", "", "no key"], SENDONCE_STATE=url)
+    assert "SENDONCE_SOURCE [draft]: " in shown
+    assert "hunter2" not in shown

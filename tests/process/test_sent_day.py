@@ -100,4 +100,6 @@ def test_ctrl_c_while_it_is_still_starting_is_one_line(desk: Desk) -> None:
     code = f"{starting}{at_import}sys.meta_path.insert(0, Now())\nm.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (75, False)
-    assert done.stderr == "Interrupted. Nothing was sent by this run. Run again, that is safe.\n"
+    assert done.stderr == (
+        "Interrupted. Nothing was sent by this run. Run again, that is safe.\nWhat to do: sendonce runbook interrupted\n"
+    )

@@ -20,6 +20,17 @@ GOOD = f"*/10 8-11 * * * {COMMAND}\n"
 THERE = frozenset({ENV, "/opt/sendonce/bin/sendonce", "/usr/bin/python3", "/home/ann/daily/.env"})
 
 
+SCRIPTS: dict[str, str] = {
+    "/usr/local/bin/mail.sh": f"#!/bin/sh\n# it's sendonce\nset -eu\n{COMMAND}\n",
+    "/usr/local/bin/set.sh": f'#!/bin/sh\nexport SENDONCE_ENV_FILE="{ENV}"\nPATH=/opt/sendonce/bin:/bin\n'
+    "if ! sendonce \\\n -q send-batch; then\n  echo no; fi\n",
+    "/home/ann/bin/cd.sh": "#!/bin/bash\ncd /home/ann/daily || exit 1\n/opt/sendonce/bin/sendonce send-batch\n",
+    "/usr/local/bin/other.sh": f"#!/bin/sh\n{COMMAND.replace('digest.env', 'other.env')}\n",
+    "/usr/local/bin/look.sh": f"#!/bin/sh\n/opt/sendonce/bin/sendonce --env-file {ENV} doctor # no send-batch\n",
+    "/usr/local/bin/variable.sh": '#!/bin/sh\n/opt/sendonce/bin/sendonce --env-file "$1" send-batch\n',
+}
+
+
 def machine(zone: str = "Europe/Berlin", *, is_cron_tz_heeded: bool = False) -> Machine:
     return Machine(
         home_of={"root": "/root", "ann": "/home/ann", "sendonce": "/var/lib/sendonce"}.get,
@@ -29,6 +40,7 @@ def machine(zone: str = "Europe/Berlin", *, is_cron_tz_heeded: bool = False) -> 
         zone_name=zone,
         is_cron_tz_heeded=is_cron_tz_heeded,
         today=date(2026, 11, 30),
+        script=lambda path: SCRIPTS.get(path, ""),
     )
 
 
@@ -94,6 +106,11 @@ def test_crontabs_from_the_field_have_just_these_flaws(file: str, expected: set[
         f"@hourly {COMMAND}\n",
         f"0~30 8-11 * * * {COMMAND}\n",
         f"*/10 8-11 * * * {COMMAND} --job digest\n",
+        f"*/10 8-11 * * * env A=B SENDONCE_ENV_FILE={ENV} /opt/sendonce/bin/sendonce send-batch\n",
+        f"*/10 8-11 * * * cd / && flock -n /run/sendonce -c '{COMMAND}'\n",
+        "*/10 8-11 * * * /usr/local/bin/mail.sh\n",
+        "*/10 8-11 * * * flock -n /run/lock /usr/local/bin/mail.sh >/dev/null\n",
+        "*/10 8-11 * * * sh bin/../../../usr/local/bin/set.sh\n",
     ],
 )
 def test_a_line_that_does_what_it_seems_to_has_no_flaw(text: str) -> None:
@@ -190,6 +207,18 @@ def test_the_hours_are_those_of_the_zone_that_cron_uses() -> None:
     assert "(America/New_York): 01:00 comes twice on 2027-11-07" in flaw.fact
     nowhere = of_ann(f"CRON_TZ=Mars/Base\n*/10 8-11 * * * {COMMAND}\n")
     assert ids(look(nowhere, is_cron_tz_heeded=True)) == {"crontab-zone"}
+
+
+@pytest.mark.parametrize("name", ["other", "look", "variable", "gone"])
+def test_a_script_that_does_not_say_that_it_starts_this_job_is_left_alone(name: str) -> None:
+    assert ids(look(of_ann(f"*/10 8-11 * * * /usr/local/bin/{name}.sh\n"))) == {"crontab-none"}
+
+
+def test_a_script_has_the_flaws_of_its_line_and_its_own() -> None:
+    twice = look(of_ann(GOOD + "0 9 * * * /usr/local/bin/mail.sh >/dev/null 2>&1\n"))
+    assert ids(twice) == {"crontab-duplicate", "crontab-one-try", "crontab-silenced"}
+    here = Wanted("/home/ann/daily/.env", "daily")
+    assert ids(look(of_ann("*/10 8-11 * * * bin/cd.sh\n"), wanted=here)) == set()
 
 
 def test_a_job_named_by_flag_is_not_started_by_a_line_without_it() -> None:

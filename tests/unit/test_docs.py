@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import subprocess
@@ -158,26 +157,6 @@ def test_the_two_commands_for_a_fresh_machine_are_the_first_in_the_readme() -> N
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/sendonce demo",
         ".venv/bin/python -m pytest",
     ]
-
-
-def texts_in_the_code() -> str:
-    """Every piece of text in the source, a message's pieces between its values one by one."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src/sendonce").rglob("*.py"))
-    nodes = (node for tree in trees for node in ast.walk(tree))
-    return "\n".join(
-        node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-
-
-def test_the_messages_that_operations_explains_are_those_of_the_code() -> None:
-    tables = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("| the message has |")[1:]
-    cells = [
-        line.split("|")[1] for table in tables for line in table.splitlines()[2:] if line.startswith("|")
-    ]
-    told = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
-    known = texts_in_the_code()
-    assert len(told) > 30
-    assert [text for text in told if text not in known] == []
 
 
 # --- crontab.example

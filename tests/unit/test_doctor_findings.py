@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -10,7 +11,7 @@ import pytest
 
 from sendonce.adapters.machine import Folder
 from sendonce.core.campaigns import Account
-from sendonce.doctor import Level, of_account, of_folder, of_zone
+from sendonce.doctor import Level, of_account, of_folder, of_settings, of_zone
 from sendonce.settings import load
 
 if TYPE_CHECKING:
@@ -95,3 +96,26 @@ def test_role_and_clock_are_judged(role: str, off_s: float, expected: list[str],
     assert [(f.id, f.level.value) for f in found] == list(zip(("role", "clock"), expected, strict=True))
     if abs(off_s) > 60:
         assert ("behind" if off_s < 0 else "ahead of") in found[1].fact
+
+
+@pytest.mark.parametrize(
+    ("written", "is_told"),
+    [("2026-06-21", False), ("2026-06-23", True), ("2026-09-04", True), ("2026-09-06", False)],
+)
+@pytest.mark.parametrize("is_in_file", [True, False], ids=["key file", ".env"])
+def test_a_key_that_may_soon_expire_is_a_note(
+    tmp_path: Path, written: str, *, is_told: bool, is_in_file: bool
+) -> None:
+    """On 2027-08-01, 330 days after 2026-09-05."""
+    key, env = "0123456789abcdef0123456789abcdef-us1", tmp_path / ".env"
+    (tmp_path / "key").write_text(key)
+    set_as = f"MAILCHIMP_API_KEY_FILE={tmp_path}/key" if is_in_file else f"MAILCHIMP_API_KEY={key}"
+    env.write_text(f"SENDONCE_TIMEZONE=UTC\nSENDONCE_STATE={tmp_path}\n{set_as}\n")
+    at = datetime.fromisoformat(f"{written}T12:00:00+00:00").timestamp()
+    for path in (env, tmp_path / "key"):
+        path.chmod(0o600)
+        os.utime(path, (at, at))
+    settings = load(env, None, {}, tmp_path)
+    found = [f for f in of_settings(settings, datetime(2027, 8, 1, 13, tzinfo=UTC)) if f.id == "key-age"]
+    assert [f.level for f in found] == ([Level.NOTE] if is_told else [])
+    assert all(f"{tmp_path}/{'key' if is_in_file else '.env'}, where" in f.fact for f in found)

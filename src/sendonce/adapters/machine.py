@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+LARGEST_SCRIPT_BYTES: Final = 64 << 10
 _ZONES: Final = "usr/share/zoneinfo/"
 
 
@@ -57,6 +58,19 @@ class Machine:
         if is_elsewhere or "\0" in path:
             return path
         return self.seen(os.path.realpath(place))
+
+    def script(self, path: str) -> str:
+        """The text of a small script, "" for everything else and for what may not be read."""
+        place = self.root / path.lstrip("/")
+        try:
+            if not place.is_file():  # a FIFO would hold the doctor for ever
+                return ""
+            with place.open("rb") as file:
+                data = file.read(LARGEST_SCRIPT_BYTES + 1)
+        except (OSError, ValueError):  # a path with a NUL
+            return ""
+        is_text = len(data) <= LARGEST_SCRIPT_BYTES and b"\0" not in data
+        return data.decode("utf-8", "replace") if is_text else ""
 
     def zone(self) -> str:
         """The IANA name of its time zone, "" if it does not say."""

@@ -16,6 +16,7 @@ from sendonce.cli.base import cli, common, day_option, own_command, shared, warn
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Ending
 from sendonce.exits import ExitCode
+from sendonce.runbook import OF_COMMANDS
 from sendonce.settings import environment, where_env_file, working_folder
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def doctor(*, as_cron: bool, root: Path | None) -> ExitCode:
          "details": list(f.details)}
         for f in findings
     ]  # fmt: skip
-    shared.voice.document("doctor", code, findings=told)
+    section = OF_COMMANDS["doctor"] if faults else None
+    shared.voice.document("doctor", code, findings=told, runbook=section)
     if shared.is_json or (shared.is_quiet and not faults):
         return code
     _show(findings)
@@ -58,6 +60,7 @@ def doctor(*, as_cron: bool, root: Path | None) -> ExitCode:
         shared.voice.result(
             f"\nFaults: {faults}, notes: {notes}, in order: {len(findings) - faults - notes}."
         )
+    shared.voice.what_to_do(section)
     return code
 
 
@@ -122,8 +125,12 @@ def _as_cron() -> ExitCode:
         return ExitCode(ended.returncode)
     # 126, 127: the shell has said why on standard error
     said = f"Cron's shell could not start sendonce (exit {ended.returncode}). Write its whole path, as above."
-    shared.voice.document("doctor", ExitCode.REFUSED, outcome="error", message=said, as_cron=told)
+    section = OF_COMMANDS["doctor"]
+    shared.voice.document(
+        "doctor", ExitCode.REFUSED, outcome="error", message=said, as_cron=told, runbook=section
+    )
     complain(said)
+    shared.voice.what_to_do(section)
     return ExitCode.REFUSED
 
 

@@ -1,4 +1,4 @@
-"""`man`: the manual page, made from the commands themselves."""
+"""`man` and `runbook`: what there is to read, without a clone and without a network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 from sendonce.cli.base import cli, common, shared
 from sendonce.core.errors import WrongUsage
 from sendonce.exits import ExitCode
+from sendonce.runbook import Section
 
 
 @cli.command("man")
@@ -29,4 +30,21 @@ def print_manual(words: tuple[str, ...]) -> ExitCode:
     text = roff.page(command, words, cli)
     shared.voice.document("man", ExitCode.OK, page=text)
     shared.voice.result(text)
+    return ExitCode.OK
+
+
+@cli.command("runbook")
+@click.argument("section", metavar="[SECTION]", required=False, type=click.Choice([s.value for s in Section]))
+@common
+def print_runbook(section: str | None) -> ExitCode:
+    """Print what to do when, or the section that a message names.
+
+    The page is docs/runbook.md of this very version. Its sections are listed by exit code at its beginning.
+    """
+    from sendonce import report, runbook
+
+    text = runbook.page() if section is None else runbook.sections()[section]
+    shared.voice.document("runbook", ExitCode.OK, section=section, page=text)
+    if not shared.is_json:
+        report.show_page(text, runbook.plain(text))
     return ExitCode.OK

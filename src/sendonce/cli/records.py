@@ -10,8 +10,9 @@ import click
 from sendonce import compose
 from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
 from sendonce.core.errors import WrongUsage
-from sendonce.core.model import State
+from sendonce.core.model import State, many
 from sendonce.exits import ExitCode
+from sendonce.runbook import OF_COMMANDS
 
 MOST_SKIPPED_DAYS = 366
 
@@ -133,8 +134,10 @@ def ledger_skip(day: str | None, first: str | None, last: str | None, reason: st
         raise WrongUsage(f"--from {begin} --to {end} are no dates, or more than {MOST_SKIPPED_DAYS}.")
     days = [begin + timedelta(days=n) for n in range((end - begin).days + 1)]
     new = compose.skip(job, days, reason=" ".join(reason.split()))
-    kept = "" if len(new) == len(days) else f" {len(days) - len(new)} were skipped before, and stay so."
-    text = f"{len(new)} dates will not be mailed: {', '.join(new) or '-'}.{kept}"
+    known = len(days) - len(new)
+    said = [f"{many(len(new), 'date')} will not be mailed: {', '.join(new)}."] if new else []
+    said += [f"{many(known, 'date was', 'dates were')} skipped before: no change."] if known else []
+    text = " ".join(said)
     shared.voice.document("ledger skip", ExitCode.OK, dates=new, message=text)
     shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))
@@ -193,14 +196,17 @@ def ledger_verify() -> ExitCode:
     count, findings = compose.verify(job)
     code = ExitCode.REFUSED if findings else ExitCode.OK
     voice = shared.voice
-    voice.document("ledger verify", code, batches=count, findings=[vars(f) for f in findings])
+    section = OF_COMMANDS["ledger verify"] if findings else None
+    told = [vars(f) for f in findings]
+    voice.document("ledger verify", code, batches=count, findings=told, runbook=section)
     if findings:
         from sendonce.report import printable
 
         voice.result("\n".join(printable(f"{f.date}: {f.said}") for f in findings))
     elif not voice.is_quiet:
-        voice.result(f"{count} batches on record, and Mailchimp says the same.")
+        voice.result(f"{many(count, 'batch', 'batches')} on record, and Mailchimp says the same.")
     voice.warnings(warnings_of(job))
+    voice.what_to_do(section)
     return code
 
 
@@ -216,13 +222,13 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     batches, lost, put = compose.rebuild(job)
     left = ", ".join(f"{b.date} ({b.state.value})" for b in lost)
     confirm(
-        f"The ledger of job {job.settings.job} would hold {len(batches)} batches."
+        f"The ledger of job {job.settings.job} would hold {many(len(batches), 'batch', 'batches')}."
         + (f" Left out, as Mailchimp has nothing of them: {left}." if left else "")
         + " Put it in place?",
         is_agreed=yes,
     )
     kept = put()
-    text = f"The ledger holds {len(batches)} batches now." + (
+    text = f"The ledger holds {many(len(batches), 'batch', 'batches')} now." + (
         f" The old ledger is kept as {kept}." if kept else ""
     )
     dates = [b.date for b in batches]
@@ -253,11 +259,11 @@ def ledger_copy(to: str | None, to_file: Path | None, *, yes: bool) -> ExitCode:
     there = len(compose.prepared(target).batches())
     if there and not yes:
         confirm(
-            f"{shown} has a ledger of job {job.settings.job} already, with {there} batches. Replace it?",
+            f"{shown} has a ledger of job {job.settings.job} already, with {many(there, 'batch', 'batches')}. Replace it?",
             is_agreed=yes,
         )
     copied, kept = compose.copy_ledger(job, target, may_replace=yes or there > 0)
-    text = f"{copied} batches were copied to {shown}, and each was read back the same."
+    text = f"{many(copied, 'batch was', 'batches were')} copied to {shown}, and read back the same."
     text += f" What was there is kept as {kept}." if kept else ""
     shared.voice.document(
         "ledger copy", ExitCode.OK, batches=copied, to=shown, kept=kept or None, message=text

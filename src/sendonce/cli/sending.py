@@ -11,7 +11,7 @@ from sendonce import compose
 from sendonce.cli.base import cli, common, day_option, shared, warnings_of
 from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.guards import Guard
-from sendonce.core.model import Ending
+from sendonce.core.model import Ending, many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +169,8 @@ def _wait(job: compose.Job, outcome: Outcome) -> Outcome:
     with Console(stderr=True).status(f"Mailchimp is sending {outcome.campaign_id} …") as status:
 
         def show(word: str, count: int | None) -> None:
-            status.update(f"Mailchimp: {word}" + ("" if count is None else f", {count} emails so far"))
+            status.update(
+                f"Mailchimp: {word}" + ("" if count is None else f", {many(count, 'email')} so far")
+            )
 
         return compose.watch(job, outcome, show)

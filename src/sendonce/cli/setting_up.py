@@ -85,7 +85,8 @@ def init(
     state_shown = setup.state_shown(settings)
     shared.voice.document("init", ExitCode.OK, env_file=env_file, state=state_shown, message=" ".join(told))
     shared.voice.result("\n".join([*told, "", *_next_steps(path)] if is_file else told))
-    shared.voice.warnings([*settings.warnings, *warnings])
+    winning = setup.winning_environment(settings, path) if is_file else []
+    shared.voice.warnings([*settings.warnings, *warnings, *winning])
     return ExitCode.OK
 
 
@@ -99,12 +100,19 @@ def _asked(values: dict[str, str]) -> dict[str, str]:
         "SENDONCE_SOURCE": "draft",
         "SENDONCE_TITLE": "{job} {date}",
     }
+    # what the environment sets would win over any other answer
+    in_force = {name: environment().get(name, "").strip() for name in proposed}
+    if is_terminal:  # a URL may hold a password, which a proposal would show
+        values |= {name: url for name, url in in_force.items() if "://" in url and name not in values}
+    proposed |= {name: value for name, value in in_force.items() if value}
 
     def ask(name: str, proposal: str) -> str:
         from sendonce.settings import SETTINGS, zone_exists
 
         meaning = next((doc.plain_meaning for doc in SETTINGS if doc.name == name), "")
         click.echo(f"\n{meaning[:1].upper()}{meaning[1:]}.", err=True)
+        if in_force.get(name):
+            click.echo("The environment sets it, and wins: unset it there to set another.", err=True)
 
         def checked(text: str) -> str:
             if name == "SENDONCE_TIMEZONE" and not zone_exists(text):

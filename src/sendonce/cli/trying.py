@@ -10,6 +10,7 @@ from sendonce.cli.base import cli, common, own_command, shared
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Source
 from sendonce.exits import ExitCode
+from sendonce.runbook import OF_COMMANDS
 from sendonce.settings import SETTINGS, Settings, environment, load, working_folder
 
 if TYPE_CHECKING:
@@ -114,9 +115,11 @@ def _judged(command: str, code: ExitCode, message: str, **parts: object) -> Exit
     """Report a verdict that was shown already: as JSON, and with -q only a bad one."""
     from sendonce.report import write
 
-    shared.voice.document(command, code, **parts, message=message)
+    section = None if code is ExitCode.OK else OF_COMMANDS[command]
+    shared.voice.document(command, code, **parts, message=message, runbook=section)
     if code is not ExitCode.OK and shared.is_quiet:
         write(2, f"{message}\n")
+    shared.voice.what_to_do(section)
     return code
 
 

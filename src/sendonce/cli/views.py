@@ -10,6 +10,7 @@ import click
 from sendonce.cli.base import common, shared, warnings_of
 from sendonce.cli.records import ledger
 from sendonce.core.errors import SettingsWrong, WrongUsage
+from sendonce.core.model import many
 from sendonce.exits import ExitCode
 from sendonce.settings import environment, working_folder
 
@@ -81,7 +82,7 @@ def ledger_report(file: str | None, years: tuple[str, ...]) -> ExitCode:
     else:
         path = working_folder() / file
         page.put(path, text)
-        said = f"Wrote {path}: {len(known.batches)} batches on record."
+        said = f"Wrote {path}: {many(len(known.batches), 'batch', 'batches')} on record."
         voice.document("ledger report", ExitCode.OK, file=str(path), batches=len(known.batches), message=said)
         if not voice.is_quiet:
             voice.result(said)

@@ -57,7 +57,7 @@ from sendonce.core.errors import (
     Unusable,
 )
 from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
-from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, settled
+from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, many, settled
 from sendonce.core.orders import PartOfLedger
 from sendonce.core.parts import MAIN
 from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
@@ -672,7 +672,7 @@ class Run:
         return self._said_sent(Ending.FOUND_SENT, f"Mailchimp shows it as {by}", first, batch)
 
     def _said_sent(self, ending: Ending, how: str, entry: Entry, batch: Batch) -> tuple[Outcome, Batch]:
-        count = "" if entry.emails_sent is None else f", {entry.emails_sent} emails"
+        count = "" if entry.emails_sent is None else f", {many(entry.emails_sent, 'email')}"
         if entry.emails_sent == 0:
             self._alarms.append(
                 f"Campaign {entry.id} was mailed to nobody (0 emails sent). It is recorded as sent and will not be sent "

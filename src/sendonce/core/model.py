@@ -170,6 +170,11 @@ class Outcome(NamedTuple):
     is_hushed: bool = False
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """So many of a thing, as a person says it; `several` where an s does not do."""
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
+
+
 def settled(seen: Glance | Page, today: str) -> Outcome | None:
     """What to say of a date that needs nothing more on `today` (YYYY-MM-DD); None if a run has work to do.
 

@@ -35,7 +35,7 @@ from sendonce.core.decide import (
 )
 from sendonce.core.errors import InvariantBroken, Refused
 from sendonce.core.guards import Guard
-from sendonce.core.model import Ending, Outcome, Source, State, settled
+from sendonce.core.model import Ending, Outcome, Source, State, many, settled
 from sendonce.core.orders import PartOfLedger
 from sendonce.core.reach import excluding, saved_segment
 
@@ -176,7 +176,7 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
         rules = replace(rules, guards=uncounted)
     if objected := _objected(guarded(rules, ports.mailer, look, list_id, size, spec), say):
         return objected
-    whom = "an unknown number of people" if size is None else f"{size} people"
+    whom = "an unknown number of people" if size is None else many(size, "person", "people")
     if isinstance(segment, dict) and saved is None:
         whom = f"a segment of {whom}"
     if reached:
@@ -188,7 +188,7 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
 
 def _would_send(campaign: Campaign, page: Page, look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
     count = campaign.recipient_count
-    whom = "an unknown number of people" if count is None else f"{count} people"
+    whom = "an unknown number of people" if count is None else many(count, "person", "people")
     is_written = rules.source is not Source.DRAFT and page.batch.state is not State.SENDING
     spec = _todays_spec(ports) if is_written else None  # refuses as the run would
     since = _quiet_since(rules, ports, page, campaign)

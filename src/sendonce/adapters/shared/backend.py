@@ -6,6 +6,7 @@ credentials, a read-only replica, no memory, no tables. After a StoreDown a chan
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,6 +22,22 @@ ANSWER_WAIT_S: Final = 10
 """Longest wait for an answer of the server, and for a connection to it."""
 FIRST_DAY: Final = "0000-00-00"
 LAST_DAY: Final = "9999-99-99"
+
+# of the system, which every driver passes on in its own words; a name is looked up by libc, glibc's or musl's
+_UNREACHED: Final = (
+    ("connection refused", "it refuses connections"),
+    (
+        "name or service not known|name does not resolve|name resolution|could not translate host|no address associated",
+        "its name could not be looked up",
+    ),
+    ("timed? ?out", f"it did not answer within {ANSWER_WAIT_S} s"),
+)
+
+
+def why_unreached(error: BaseException | None) -> str:
+    """Why a server could not be reached, of what a driver says of it; its own words may quote a password."""
+    said = str(error).lower()
+    return next((why for form, why in _UNREACHED if re.search(form, said)), "the connection broke")
 
 
 @dataclass(frozen=True)

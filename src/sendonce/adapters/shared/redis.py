@@ -15,7 +15,16 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sendonce.adapters.shared.backend import ANSWER_WAIT_S, PAGE_ROWS, Grip, Head, Owner, Rows, Verdict
+from sendonce.adapters.shared.backend import (
+    ANSWER_WAIT_S,
+    PAGE_ROWS,
+    Grip,
+    Head,
+    Owner,
+    Rows,
+    Verdict,
+    why_unreached,
+)
 from sendonce.core.errors import LedgerDamaged, StateUnusable, StoreDown
 
 if TYPE_CHECKING:
@@ -232,7 +241,7 @@ class RedisBackend:
     def look(self) -> Sequence[str]:
         """Name settings of the server with which a ledger does not last."""
         with _translated(self.place):
-            self._client.ping()
+            self._client.delete(self._key("nothing"))  # a write that changes nothing: a replica refuses it
         try:
             with _translated(self.place):
                 found = cast("dict[str, str]", self._client.config_get("appendonly", "maxmemory-policy"))
@@ -382,8 +391,8 @@ def _translated(place: str) -> Iterator[None]:
         )
         if isinstance(error, passing):
             raise StoreDown(
-                f"The server at {place} could not be reached, or did not answer within {ANSWER_WAIT_S} s "
-                f"({type(error).__name__}). Run again when it is back, that is safe."
+                f"The server at {place} could not be reached: {why_unreached(error)} ({type(error).__name__}). "
+                "Run again when it is back, that is safe."
             ) from None
         raise StateUnusable(
             f"The server at {place} says no ({type(error).__name__}: {said.split(' ')[0]}). Nothing further is sent."

@@ -50,7 +50,16 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from sendonce.adapters.shared.backend import ANSWER_WAIT_S, PAGE_ROWS, Grip, Head, Owner, Rows, Verdict
+from sendonce.adapters.shared.backend import (
+    ANSWER_WAIT_S,
+    PAGE_ROWS,
+    Grip,
+    Head,
+    Owner,
+    Rows,
+    Verdict,
+    why_unreached,
+)
 from sendonce.core.errors import StateUnusable, StoreDown
 
 if TYPE_CHECKING:
@@ -415,8 +424,10 @@ class SqlBackend:
             return _warnings(db, self._kind)
 
     def look(self) -> Sequence[str]:
-        """What of the server's settings lets a ledger down; StateUnusable without the tables."""
-        with self._step(is_read=True) as db:
+        """What of the server's settings lets a ledger down; StateUnusable without tables, or if we may not write."""
+        with self._step() as db:
+            for table in (_leases, _ledgers, _batches):  # a replica refuses this, and so do missing rights
+                db.execute(update(table).where(table.c.job == "").values(job=""))
             return _warnings(db, self._kind)
 
     def _head(self, db: Connection) -> Head | None:
@@ -465,8 +476,11 @@ class SqlBackend:
         if known > SCHEMA:
             raise self._too_new(known)
         if known < SCHEMA:
-            what = "has no tables of sendonce yet" if not known else f"has tables of version {known}"
-            raise StateUnusable(f"The database at {self.place} {what}. Nothing is sent: run `sendonce init`.")
+            raise StateUnusable(
+                f"The database at {self.place} "
+                f"{f'has tables of version {known}' if known else 'has no tables of sendonce yet'}. "
+                "Nothing is sent: run `sendonce init`."
+            )
 
     def _too_new(self, known: int) -> StateUnusable:
         return StateUnusable(
@@ -491,7 +505,7 @@ class SqlBackend:
                     f"The database at {self.place} says no ({what}). Nothing further is sent."
                 ) from None
             raise StoreDown(
-                f"The database at {self.place} could not be reached, or did not answer in time "
+                f"The database at {self.place} could not be reached: {why_unreached(error.orig)} "
                 f"({type(error.orig).__name__}{f' {code}' if code else ''}). Run again when it is back, that is safe."
             ) from None
         except (ArgumentError, NoSuchModuleError, ValueError, TypeError) as error:
