@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs, day_of_title
-from sendonce.core.model import Batch, Ending, Entry, Outcome, State
+from sendonce.core.model import Batch, Ending, Entry, Outcome, State, many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,10 +51,10 @@ def compared(emails: int, recipients: int | None, counted: str) -> str:
     Fewer is no fault: Mailchimp leaves out whom it must not mail, and is slow with contacts just imported (facts §6).
     """
     if recipients is None:
-        return f"{emails} emails"
+        return many(emails, "email")
     apart = emails - recipients
     difference = f" ({abs(apart)} {'more' if apart > 0 else 'fewer'})" if apart else ""
-    return f"{emails} emails to {recipients} recipients counted {counted}{difference}"
+    return f"{many(emails, 'email')} to {many(recipients, 'recipient')} counted {counted}{difference}"
 
 
 def arrival(campaigns: Iterable[Campaign], date: str, title_key: str, zone: tzinfo) -> Outcome:
