@@ -358,8 +358,8 @@ def ports(job: Job, lease: FileLease | SharedLease | None, day: date) -> Ports:
     )
 
 
-def mailchimp(job: Job) -> Mailchimp:
-    """Mailchimp with the job's key."""
+def mailchimp(job: Job, *, keeps_connection: bool = False) -> Mailchimp:
+    """Mailchimp with the job's key, for one thread; `keeps_connection` only for many reads in a row."""
     import gc
 
     from sendonce import __version__
@@ -373,7 +373,13 @@ def mailchimp(job: Job) -> Mailchimp:
     if s.api_key is None:
         raise InvariantBroken("a command that talks to Mailchimp was let through without a key")
     agent = f"sendonce/{__version__}"
-    wire = Wire(s.base_url, s.api_key.reveal(), timeout_s=s.timeout_s, user_agent=agent)
+    wire = Wire(
+        s.base_url,
+        s.api_key.reveal(),
+        timeout_s=s.timeout_s,
+        user_agent=agent,
+        keeps_connection=keeps_connection,
+    )
     key_from = s.origins.get("MAILCHIMP_API_KEY") or s.origins.get("MAILCHIMP_API_KEY_FILE", "the settings")
     return _Mailchimp(wire, job.clock, job.log, list_id=s.list_id, timeout_s=s.timeout_s, key_from=key_from)
 

@@ -1110,7 +1110,7 @@ def test_the_example_says_that_the_name_is_the_release() -> None:
 def test_the_table_has_one_row_for_each_setting_with_its_default_and_limits() -> None:
     head, rule, *rows = settings.settings_table().splitlines()
     assert (head, rule) == ("| setting | default | meaning |", "|---|---|---|")
-    assert len(rows) == len(settings.SETTINGS) == 38
+    assert len(rows) == len(settings.SETTINGS) == 41
     defaults = {row.split(" | ")[0].strip("| `"): row.split(" | ")[1] for row in rows}
     assert defaults["MAILCHIMP_API_KEY"] == "required"
     assert defaults["MAILCHIMP_SERVER_PREFIX"] == "suffix of the key"

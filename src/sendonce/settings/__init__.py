@@ -105,6 +105,9 @@ class Settings(NamedTuple):
     preview_text: str
     guards: Guards
     skip_dates: Path | None
+    is_recording_recipients: bool
+    is_keeping_addresses: bool
+    recipients_file: Path | None
     log_file: Path | None
     is_log_json: bool
     ping_url: Secret | None
@@ -297,6 +300,9 @@ def _settings(
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
         guards=_guards(reading, account_id),
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
+        is_recording_recipients=_is_yes(reading, "SENDONCE_RECORD_RECIPIENTS"),
+        is_keeping_addresses=_is_yes(reading, "SENDONCE_KEEP_ADDRESSES"),
+        recipients_file=reading.path("SENDONCE_RECIPIENTS_FILE"),
         log_file=reading.path("SENDONCE_LOG_FILE"),
         is_log_json=reading.matching("SENDONCE_LOG_FORMAT", "text|json", "text or json") == "json",
         ping_url=Secret(ping_url) if ping_url else None,
@@ -317,7 +323,7 @@ def _guards(reading: Reading, account_id: str) -> Guards:
         max_recipients=reading.number("SENDONCE_MAX_RECIPIENTS"),
         min_gap_h=reading.hours("SENDONCE_MIN_GAP_HOURS"),
         html_max_age_h=reading.hours("SENDONCE_HTML_MAX_AGE_HOURS"),
-        checks_placeholders=reading.matching("SENDONCE_REFUSE_PLACEHOLDERS", "yes|no", "yes or no") == "yes",
+        checks_placeholders=_is_yes(reading, "SENDONCE_REFUSE_PLACEHOLDERS"),
     )
     least, most = guards.min_recipients, guards.max_recipients
     if least is not None and most is not None and least > most:
@@ -326,6 +332,10 @@ def _guards(reading: Reading, account_id: str) -> Guards:
             f"is less than SENDONCE_MIN_RECIPIENTS ({least}); nothing would ever be sent",
         )
     return guards
+
+
+def _is_yes(reading: Reading, name: str) -> bool:
+    return reading.matching(name, "yes|no", "yes or no") == "yes"
 
 
 def _origins(reading: Reading, access: _Access) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mailchimp_marketing.api.campaigns_api import CampaignsApi
 from mailchimp_marketing.api.lists_api import ListsApi
 from mailchimp_marketing.api.ping_api import PingApi
+from mailchimp_marketing.api.reports_api import ReportsApi
 from mailchimp_marketing.api.root_api import RootApi
 
 from sendonce.adapters.mailchimp.wire import Lost, NeverLeft, Reply, Wire
@@ -30,6 +31,7 @@ from sendonce.core.campaigns import (
     Unclear,
 )
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
+from sendonce.core.recipients import PAGE_ROWS, STATUSES, Recipient, ReportPage, parsed_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +77,7 @@ class Mailchimp:
         self._lists = ListsApi(wire.client)
         self._ping = PingApi(wire.client)
         self._root = RootApi(wire.client)
+        self._reports = ReportsApi(wire.client)
 
     # -------------------------------------------------------------------------------------------------- reads
 
@@ -207,6 +210,40 @@ class Mailchimp:
             lambda: self._lists.get_list(list_id, fields=["stats.member_count"]), f"audience {list_id}"
         )
         return _count(_object(whole.get("stats")).get("member_count"))
+
+    def recipients(self, campaign_id: str, page: int, *, with_addresses: bool) -> ReportPage | None:
+        """Read a page (from 0) of who got a campaign, None while there is no report (404)."""
+        _checked(campaign_id)
+        names = ("email_id", "status", *(("email_address",) if with_addresses else ()))
+        what = f"page {page + 1} of the recipients of campaign {campaign_id}"
+        found = self._read_or_none(
+            lambda: self._reports.get_campaign_recipients(
+                campaign_id,
+                fields=["total_items", *(f"sent_to.{name}" for name in names)],
+                count=PAGE_ROWS,
+                offset=page * PAGE_ROWS,
+            ),
+            what,
+            ("sent_to",),
+        )
+        if found is None:
+            return None
+        rows, total = found["sent_to"], _count(found.get("total_items"))
+        if not isinstance(rows, list) or total is None:
+            raise NoAnswer(f"Mailchimp's answer for {what} is not readable.")
+        return ReportPage(total, tuple(_recipient(row, what, with_address=with_addresses) for row in rows))
+
+    def recipient_status(self, campaign_id: str, email_id: bytes) -> str | None:
+        """Read what became of the mail of a campaign to one person, None if it was not sent to them (404)."""
+        _checked(campaign_id)
+        found = self._read_or_none(
+            lambda: self._reports.get_campaign_recipient(
+                campaign_id, email_id.hex(), fields=["email_id", "status"]
+            ),
+            f"a recipient of campaign {campaign_id}",
+            ("status",),
+        )
+        return None if found is None else _status(found.get("status"))
 
     def _read(self, call: Callable[[], object], what: str, keys: tuple[str, ...] = ()) -> Any:
         found = self._read_or_none(call, what, keys)
@@ -424,6 +461,19 @@ def _campaign(found: Mapping[str, Any]) -> Campaign:
         recipients=recipients,
         tracking=_object(found.get("tracking")),
     )
+
+
+def _recipient(found: Any, what: str, *, with_address: bool) -> Recipient:
+    """Make a row of its JSON. Raise NoAnswer if it is none: nobody may be left out."""
+    email_id = parsed_id(found.get("email_id")) if isinstance(found, dict) else None
+    if email_id is None:
+        raise NoAnswer(f"Mailchimp's answer for {what} holds a row that is not readable.")
+    address = _text(found.get("email_address")) if with_address else ""
+    return Recipient(email_id, _status(found.get("status")), address)
+
+
+def _status(value: object) -> str:
+    return value if isinstance(value, str) and value in STATUSES else STATUSES[-1]
 
 
 def _object(value: object) -> Mapping[str, Any]:
