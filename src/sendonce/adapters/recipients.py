@@ -13,7 +13,6 @@ import os
 import sqlite3
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
@@ -30,6 +29,7 @@ from sendonce.core.recipients import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from pathlib import Path
 
     from sendonce.core.ports import Clock
     from sendonce.core.recipients import Recipient
@@ -39,21 +39,27 @@ BUSY_S: Final = 60
 """So long a look-up waits for a report that is just going in."""
 SALT_BYTES: Final = 32
 CACHE_KIB: Final = 32_000
-_TABLES: Final = (
-    "CREATE TABLE about (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, job TEXT NOT NULL, "
-    "api TEXT NOT NULL, salt BLOB NOT NULL)",
-    "CREATE TABLE campaigns (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, web_id INTEGER, date TEXT NOT NULL, "
-    "role TEXT NOT NULL, title TEXT NOT NULL, sent_at TEXT, total INTEGER NOT NULL, synced_at TEXT NOT NULL)",
-    "CREATE INDEX campaigns_date ON campaigns (date)",
-    "CREATE TABLE recipients (email_id BLOB NOT NULL, number INTEGER NOT NULL, status INTEGER NOT NULL, address TEXT, "
-    "PRIMARY KEY (email_id, number)) WITHOUT ROWID",
-    "CREATE TABLE forgotten (email_id BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID",
-)
-_PART_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS part.reports (id TEXT PRIMARY KEY, total INTEGER NOT NULL, keeps_addresses INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS part.pages (id TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (id, page)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS part.staged (id TEXT NOT NULL, email_id BLOB NOT NULL, status INTEGER NOT NULL, address TEXT)",
-)
+_TABLES: Final = """
+CREATE TABLE about (
+    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, job TEXT NOT NULL, api TEXT NOT NULL,
+    salt BLOB NOT NULL);
+CREATE TABLE campaigns (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, web_id INTEGER, date TEXT NOT NULL, role TEXT NOT NULL,
+    title TEXT NOT NULL, sent_at TEXT, total INTEGER NOT NULL, synced_at TEXT NOT NULL);
+CREATE INDEX campaigns_date ON campaigns (date);
+CREATE TABLE recipients (
+    email_id BLOB NOT NULL, number INTEGER NOT NULL, status INTEGER NOT NULL, address TEXT,
+    PRIMARY KEY (email_id, number)) WITHOUT ROWID;
+CREATE TABLE forgotten (email_id BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID
+"""
+_PART_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS part.reports (
+    id TEXT PRIMARY KEY, total INTEGER NOT NULL, keeps_addresses INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS part.pages (
+    id TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (id, page)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS part.staged (
+    id TEXT NOT NULL, email_id BLOB NOT NULL, status INTEGER NOT NULL, address TEXT)
+"""
 LOOK_UP: Final = (
     "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
     "WHERE r.email_id IN (?, ?) ORDER BY c.date, c.sent_at, c.id"
@@ -226,7 +232,7 @@ class FileRecipients:
         if db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
             db.execute("BEGIN IMMEDIATE")
             if db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:  # nobody was faster
-                for statement in _TABLES:
+                for statement in _TABLES.split(";"):
                     db.execute(statement)
                 about = (VERSION, self._job, self._api, os.urandom(SALT_BYTES))
                 db.execute("INSERT INTO about VALUES (1, ?, ?, ?, ?)", about)
@@ -283,7 +289,7 @@ class _Writer:
         db.execute("PRAGMA part.journal_mode = WAL")
         # after a power failure some of the last pages may be missing, and are read again
         db.execute("PRAGMA part.synchronous = NORMAL")
-        for statement in _PART_TABLES:
+        for statement in _PART_TABLES.split(";"):
             db.execute(statement)
         self._salt = _salt(db)
         self._forgotten = {row["email_id"] for row in db.execute("SELECT email_id FROM forgotten")}
@@ -302,7 +308,7 @@ class _Writer:
 
     def put(self, campaign: Mailed, page: int, rows: Collection[Recipient]) -> None:
         """Keep a page; see `RecipientWriter`."""
-        with self._step() as db:
+        with self._step("BEGIN") as db:  # of the second file alone
             done = db.execute("INSERT OR IGNORE INTO part.pages VALUES (?, ?)", (campaign.id, page))
             if not done.rowcount:
                 return
@@ -366,10 +372,10 @@ class _Writer:
             self._db.execute(f"DELETE FROM part.{table}{which}", () if is_only_one else (campaign.id,))  # noqa: S608 - our own words
 
     @contextmanager
-    def _step(self) -> Iterator[sqlite3.Connection]:
+    def _step(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
         """One transaction; rolled back if it fails, or was before."""
         with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(begin)
             try:
                 yield self._db
                 if self._db.in_transaction:

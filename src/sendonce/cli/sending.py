@@ -90,7 +90,14 @@ def _sent(job: compose.Job, day: date, monitor: Monitor, *, is_waiting: bool) ->
         outcome = compose.send(job, day, say_last=_say_last(job, day.isoformat(), monitor))
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     is_sent = outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
-    return _wait(job, outcome) if is_waiting and outcome.campaign_id and is_sent else outcome
+    if not (is_waiting and outcome.campaign_id and is_sent):
+        return outcome
+    outcome = _wait(job, outcome)
+    if job.settings.is_recording_recipients:
+        from sendonce import recipients
+
+        recipients.sync_after_send(job, outcome.date)
+    return outcome
 
 
 def _say_last(job: compose.Job, day: str, monitor: Monitor) -> Callable[[str], None]:

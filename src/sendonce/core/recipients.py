@@ -160,9 +160,7 @@ def fault_of(page: ReportPage, number: int, total: int) -> str:
     return ""
 
 
-def buried(
-    rows: Collection[Recipient], forgotten: Collection[bytes], salt: bytes
-) -> tuple[Recipient, ...]:
+def buried(rows: Collection[Recipient], forgotten: Collection[bytes], salt: bytes) -> tuple[Recipient, ...]:
     """The rows as they may be kept: who is among the `forgotten` (tombstones) only as the tombstone."""
     if not forgotten:
         return tuple(rows)
