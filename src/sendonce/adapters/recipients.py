@@ -312,10 +312,11 @@ class _Writer:
             done = db.execute("INSERT OR IGNORE INTO part.pages VALUES (?, ?)", (campaign.id, page))
             if not done.rowcount:
                 return
-            kept = (
-                (campaign.id, row.email_id, _PLACE[row.status], row.address or None)
-                for row in buried(rows, self._forgotten, self._salt)
-            )
+            which = campaign.id
+            kept = [
+                (which, email_id, _PLACE[status], address or None)
+                for email_id, status, address in buried(rows, self._forgotten, self._salt)
+            ]
             db.executemany("INSERT INTO part.staged VALUES (?, ?, ?, ?)", kept)
 
     def complete(self, campaign: Mailed, total: int) -> Recorded:

@@ -6,7 +6,6 @@ forgotten is kept as a tombstone in its place: a keyed hash of it, with a salt o
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b, md5
@@ -30,7 +29,7 @@ STATUSES: Final = ("sent", "hard", "soft", "other")
 """What became of the mail, as Mailchimp says it; a record keeps the place in here."""
 UNSENT: Final = frozenset({"save", "schedule", "paused"})
 DONE: Final = frozenset({"sent", "canceled"})
-_ID_FORM: Final = re.compile(r"[0-9a-fA-F]{32}")
+ID_BYTES: Final = 16
 
 
 class Recipient(NamedTuple):
@@ -107,16 +106,17 @@ def email_id_of(address: str) -> bytes:
     return md5(address.strip().lower().encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
 
 
-def parsed_id(text: object) -> bytes | None:
-    """Read an `email_id` of a report, None if it is none."""
-    if not isinstance(text, str) or not _ID_FORM.fullmatch(text):
-        return None
-    return bytes.fromhex(text)
+def parsed_id(text: str) -> bytes:
+    """Read an `email_id` of a report. Raise TypeError or ValueError if it is none."""
+    email_id = bytes.fromhex(text)
+    if len(email_id) != ID_BYTES:
+        raise ValueError(text)
+    return email_id
 
 
 def tombstone_of(email_id: bytes, salt: bytes) -> bytes:
     """What is kept of a forgotten person: the same each time, of no use without the record's salt (16 to 64 bytes)."""
-    return blake2b(email_id, key=salt, digest_size=16).digest()
+    return blake2b(email_id, key=salt, digest_size=ID_BYTES).digest()
 
 
 def entries_of(batch: Batch) -> tuple[Entry, ...]:

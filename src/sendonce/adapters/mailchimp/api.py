@@ -228,10 +228,14 @@ class Mailchimp:
         )
         if found is None:
             return None
-        rows, total = found["sent_to"], _count(found.get("total_items"))
-        if not isinstance(rows, list) or total is None:
+        total = _count(found.get("total_items"))
+        try:
+            rows = tuple([_recipient(row, with_address=with_addresses) for row in found["sent_to"]])
+        except (TypeError, KeyError, ValueError):  # nobody may be left out
+            rows = None
+        if rows is None or total is None:
             raise NoAnswer(f"Mailchimp's answer for {what} is not readable.")
-        return ReportPage(total, tuple(_recipient(row, what, with_address=with_addresses) for row in rows))
+        return ReportPage(total, rows)
 
     def recipient_status(self, campaign_id: str, email_id: bytes) -> str | None:
         """Read what became of the mail of a campaign to one person, None if it was not sent to them (404)."""
@@ -463,17 +467,14 @@ def _campaign(found: Mapping[str, Any]) -> Campaign:
     )
 
 
-def _recipient(found: Any, what: str, *, with_address: bool) -> Recipient:
-    """Make a row of its JSON. Raise NoAnswer if it is none: nobody may be left out."""
-    email_id = parsed_id(found.get("email_id")) if isinstance(found, dict) else None
-    if email_id is None:
-        raise NoAnswer(f"Mailchimp's answer for {what} holds a row that is not readable.")
-    address = _text(found.get("email_address")) if with_address else ""
-    return Recipient(email_id, _status(found.get("status")), address)
+def _recipient(found: Any, *, with_address: bool) -> Recipient:
+    """Make a row of its JSON. Raise TypeError, KeyError or ValueError if it is none."""
+    address = _text(found["email_address"]) if with_address else ""
+    return Recipient(parsed_id(found["email_id"]), _status(found["status"]), address)
 
 
-def _status(value: object) -> str:
-    return value if isinstance(value, str) and value in STATUSES else STATUSES[-1]
+def _status(value: Any) -> str:
+    return value if value in STATUSES else STATUSES[-1]
 
 
 def _object(value: object) -> Mapping[str, Any]:
