@@ -339,7 +339,7 @@ def test_a_look_up_uses_the_index_of_people(path: Path) -> None:
         (
             "mariadb",
             "EXPLAIN",
-            "'sendonce_recipients', 'range', 'PRIMARY,sendonce_recipients_number', 'PRIMARY', '16'",
+            "'sendonce_recipients', 'range', 'PRIMARY', 'PRIMARY', '16'",
         ),
     ],
 )
@@ -353,7 +353,7 @@ def test_a_look_up_in_a_database_uses_the_index_of_people(
     with backend.transaction() as db:
         if kind == "postgresql":
             db.exec_driver_sql("ANALYZE sendonce_recipients")
-        query = look_up(place.job, [ANN, BEN])
+        query = look_up([ANN, BEN])
         made = query.compile(dialect=db.dialect, compile_kwargs={"render_postcompile": True})
         names = made.positiontup
         values = made.params if names is None else tuple(made.params[name] for name in names)

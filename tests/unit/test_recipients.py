@@ -18,7 +18,7 @@ from sendonce.core.recipients import (
     entries_of,
     fault_of,
     pages_of,
-    parsed_id,
+    parsed_ids,
     tombstone_of,
     verdict,
 )
@@ -42,10 +42,11 @@ def test_a_person_is_named_as_mailchimp_names_them_however_the_address_is_writte
 
 
 def test_an_id_of_a_report_is_read_and_anything_else_is_not() -> None:
-    assert parsed_id(READER) == bytes.fromhex(READER)
+    assert parsed_ids([READER, READER.upper()]) == 2 * [bytes.fromhex(READER)]
+    assert parsed_ids([]) == []
     for text in ("", READER[:-2], READER + "00", "z" * 32):
         with pytest.raises(ValueError):
-            parsed_id(text)
+            parsed_ids([READER, text])
 
 
 def test_a_tombstone_is_the_same_each_time_and_another_with_another_salt_or_for_another_person() -> None:

@@ -106,12 +106,12 @@ def email_id_of(address: str) -> bytes:
     return md5(address.strip().lower().encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
 
 
-def parsed_id(text: str) -> bytes:
-    """Read an `email_id` of a report. Raise TypeError or ValueError if it is none."""
-    email_id = bytes.fromhex(text)
-    if len(email_id) != ID_BYTES:
-        raise ValueError(text)
-    return email_id
+def parsed_ids(texts: Collection[str]) -> list[bytes]:
+    """Read each `email_id` of a report. Raise TypeError or ValueError if one is none."""
+    ids = [bytes.fromhex(text) for text in texts]
+    if set(map(len, ids)) - {ID_BYTES}:
+        raise ValueError(texts)
+    return ids
 
 
 def tombstone_of(email_id: bytes, salt: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from mailchimp_marketing.api.campaigns_api import CampaignsApi
@@ -31,7 +32,7 @@ from sendonce.core.campaigns import (
     Unclear,
 )
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
-from sendonce.core.recipients import PAGE_ROWS, STATUSES, Recipient, ReportPage, parsed_id
+from sendonce.core.recipients import PAGE_ROWS, STATUSES, Recipient, ReportPage, parsed_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,6 +59,7 @@ LISTED_FIELDS = [
     ),
 ]  # fmt: skip
 CONTENT_PARTS = ("html", "plain_text")
+STATUS_WORDS = frozenset(STATUSES)
 OK, NO_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 204, 401, 403, 404
 REQUEST_TIMEOUT, TOO_MANY, BAD_REQUEST = 408, 429, 400
 CLIENT_ERRORS = range(400, 500)
@@ -230,7 +232,7 @@ class Mailchimp:
             return None
         total = _count(found.get("total_items"))
         try:
-            rows = tuple([_recipient(row, with_address=with_addresses) for row in found["sent_to"]])
+            rows = _recipients(found["sent_to"], with_addresses=with_addresses)
         except (TypeError, KeyError, ValueError):  # nobody may be left out
             rows = None
         if rows is None or total is None:
@@ -467,10 +469,14 @@ def _campaign(found: Mapping[str, Any]) -> Campaign:
     )
 
 
-def _recipient(found: Any, *, with_address: bool) -> Recipient:
-    """Make a row of its JSON. Raise TypeError, KeyError or ValueError if it is none."""
-    address = _text(found["email_address"]) if with_address else ""
-    return Recipient(parsed_id(found["email_id"]), _status(found["status"]), address)
+def _recipients(found: Any, *, with_addresses: bool) -> tuple[Recipient, ...]:
+    """Make rows of their JSON, a million in a row. Raise TypeError, KeyError or ValueError if they are none."""
+    addresses = [_text(row["email_address"]) for row in found] if with_addresses else repeat("")
+    ids = parsed_ids([row["email_id"] for row in found])
+    statuses = [row["status"] for row in found]
+    if not STATUS_WORDS.issuperset(statuses):
+        statuses = [_status(word) for word in statuses]
+    return tuple(map(Recipient, ids, statuses, addresses))
 
 
 def _status(value: Any) -> str:

@@ -74,11 +74,25 @@ class SqlRecipients:
         """Return what a person got; see `RecipientRecord`."""
         with self._backend.transaction(is_read=True) as db:
             salt = db.scalar(select(_records.c.salt).where(_records.c.job == self._job))
-            stone = tombstone_of(email_id, salt) if salt else email_id
-            rows = db.execute(look_up(self._job, [email_id, stone])).all()
+            if salt is None:
+                return ()
+            found = db.execute(look_up([email_id, tombstone_of(email_id, bytes(salt))])).all()
+            query = self._complete(select(_campaigns)).where(
+                _campaigns.c.number.in_({row.number for row in found})
+            )
+            campaigns = {row.number: _campaign(row) for row in db.execute(query)}
+        got = [
+            Got(
+                campaigns[row.number],
+                STATUSES[row.status],
+                row.address or "",
+                bytes(row.email_id) != email_id,
+            )
+            for row in found
+            if row.number in campaigns  # not another job's
+        ]
         return tuple(
-            Got(_campaign(row), STATUSES[row.status], row.address or "", bytes(row.email_id) != email_id)
-            for row in rows
+            sorted(got, key=lambda one: (one.campaign.date, str(one.campaign.sent_at), one.campaign.id))
         )
 
     def duplicates(self, first: str, last: str) -> Iterator[Duplicate]:
@@ -196,7 +210,7 @@ class SqlRecipients:
             try:
                 with db.begin_nested():
                     self._unfold(db, open_one, salt)
-                    total = self._take_over(db, campaign, open_one.number, total)
+                    total = self._take_over(db, campaign, open_one.number)
                     values = _values(campaign) | {"total": total, "synced_at": now.isoformat()}
                     row = update(_campaigns).where(_campaigns.c.number == open_one.number)
                     db.execute(row.values(**values, is_complete=True))
@@ -243,7 +257,7 @@ class SqlRecipients:
         if people != open_one.total:
             raise _NotWholeError
 
-    def _take_over(self, db: Connection, campaign: Mailed, number: int, total: int) -> int:
+    def _take_over(self, db: Connection, campaign: Mailed, number: int) -> int:
         """Put the report in place of an earlier one; how many people it has with those whom only that one names."""
         query = self._complete(select(_campaigns.c.number)).where(_campaigns.c.id == campaign.id)
         for old in db.scalars(query).all():
@@ -254,10 +268,11 @@ class SqlRecipients:
             kept = select(
                 _recipients.c.email_id, literal(number), _recipients.c.status, _recipients.c.address
             ).where(_recipients.c.number == old, not_(is_there))
-            total += db.execute(insert(_recipients).from_select(names, kept)).rowcount
+            db.execute(insert(_recipients).from_select(names, kept))
             db.execute(delete(_recipients).where(_recipients.c.number == old))
             db.execute(delete(_campaigns).where(_campaigns.c.number == old))
-        return total
+        people = select(func.count()).select_from(_recipients).where(_recipients.c.number == number)
+        return db.execute(people).scalar_one()
 
     def drop(self, campaign: Mailed) -> None:
         """Drop the pages of a report; see `RecipientWriter`."""
@@ -317,12 +332,9 @@ class SqlRecipients:
             db.execute(text(f"SET LOCAL statement_timeout = '{COMPLETE_S}s'"))
 
 
-def look_up(job: str, email_ids: list[bytes]) -> Any:
-    """The query for all that a person got, by each name of theirs."""
-    query = _joined(_campaigns, _recipients.c.email_id, _recipients.c.status, _recipients.c.address)
-    query = query.where(_campaigns.c.job == job, _campaigns.c.is_complete == _TRUE)
-    query = query.where(_recipients.c.email_id.in_(email_ids))
-    return query.order_by(_campaigns.c.date, _campaigns.c.sent_at, _campaigns.c.id)
+def look_up(email_ids: list[bytes]) -> Any:
+    """The query for all rows of a person, by each name of theirs: of one table alone, so that its key is used for sure."""
+    return select(_recipients).where(_recipients.c.email_id.in_(email_ids))
 
 
 def _joined(*columns: Any) -> Any:
