@@ -157,17 +157,13 @@ class FileRecipients:
                 try:
                     yield writer
                 finally:
-                    is_empty = writer.close()
-            if is_empty:
-                for suffix in (".part", ".part-wal", ".part-journal"):
-                    _named(self._path, suffix).unlink(missing_ok=True)
+                    if writer.close():
+                        self._remove_part()
 
     def forget(self, email_id: bytes) -> int:
         """Put a tombstone in a person's place; see `RecipientRecord`."""
         with self._guard(), self._translated():
-            # a report that is half way in would bring the person back: it starts over
-            for suffix in (".part", ".part-wal", ".part-journal"):
-                _named(self._path, suffix).unlink(missing_ok=True)
+            self._remove_part()  # a report that is half way in would bring the person back: it starts over
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             with self._opened() as db:
                 if db is None:
@@ -183,6 +179,10 @@ class FileRecipients:
                 ).rowcount
                 db.execute("COMMIT")
         return changed
+
+    def _remove_part(self) -> None:
+        for suffix in (".part", ".part-wal", ".part-journal"):
+            _named(self._path, suffix).unlink(missing_ok=True)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
