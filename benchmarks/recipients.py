@@ -213,6 +213,17 @@ def measure(folder: Path, *, rows: int, latency_s: float, records: int, rounds: 
     return all(verdicts)
 
 
+def sync_against_bare(folder: Path, rows: int = 100_000, latency_s: float = 0.05) -> float:
+    """How many times as long as the bare loop a sync takes, in short; benchmarks/bench.py prints it among the others."""
+    with (
+        TemporaryDirectory(dir=folder) as scratch,
+        closing(Stage("--sending=0", f"--audience={rows}")) as stage,
+    ):
+        field = Field(stage, Path(scratch), latency_s)
+        bare_s = field.bare().seconds
+        return field.sync()[0].seconds / bare_s
+
+
 def main() -> int:
     """Measure what the command line says."""
     if sys.argv[1:2] == ["--bare"]:

@@ -182,6 +182,19 @@ def test_a_report_that_is_read_again_renews_and_loses_nobody(opened: Callable[[]
     assert record.count(DAY) == 3
 
 
+def test_pages_of_before_do_not_pass_for_those_of_a_report_that_is_read_again(path: Path) -> None:
+    """A crash between the commit of the record and the removal of its pages."""
+    with in_file(path).writing() as writer:
+        writer.begin(MAIN, 1, keeps_addresses=False)
+        writer.put(MAIN, 0, people(ANN))
+        before = {p: p.read_bytes() for p in path.parent.iterdir() if ".part" in p.name}
+        writer.complete(MAIN, 1)
+    for copy, data in before.items():
+        copy.write_bytes(data)
+    with in_file(path).writing() as writer:
+        assert set(writer.begin(MAIN, 1, keeps_addresses=False)) == set()
+
+
 def test_who_got_two_campaigns_of_a_date_is_found_and_two_dates_are_no_duplicate(
     opened: Callable[[], RecipientRecord],
 ) -> None:
@@ -410,3 +423,32 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(StateUnusable, match="does not exist"), record.writing():
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------- a database alone
+
+
+def test_tables_of_the_version_before_are_brought_up_to_date_by_init_and_not_before(tmp_path: Path) -> None:
+    """On SQLite: the tables of a server are those of other tests, too."""
+    place = new_place("sqlite", tmp_path)
+    place._sql("DROP TABLE sendonce_recipients")
+    place._sql("DROP TABLE sendonce_recipient_campaigns")
+    place._sql("DROP TABLE sendonce_recipient_pages")
+    place._sql("DROP TABLE sendonce_recipient_records")
+    place._sql("DROP TABLE sendonce_recipients_forgotten")
+    place._sql("UPDATE sendonce_schema SET version = 1")
+    with pytest.raises(StateUnusable, match=r"has tables of version 1\. .*run `sendonce init`"):
+        in_database(place).got(ANN)
+    place.backend().prepare()
+    assert put(in_database(place), MAIN, people(ANN)) == 1
+
+
+def test_two_jobs_in_one_database_do_not_see_each_other(tmp_path: Path) -> None:
+    place = new_place("sqlite", tmp_path)
+    other = Place(place.kind, place.where, "other")
+    put(in_database(place), MAIN, people(ANN, BEN))
+    put(in_database(other), MAIN, people(ANN))
+    in_database(other).forget(ANN)
+    assert in_database(place).got(ANN) == (Got(MAIN, "sent"),)
+    assert in_database(other).got(ANN) == (Got(MAIN, "sent", is_forgotten=True),)
+    assert (in_database(place).count(DAY), in_database(other).count(DAY)) == (2, 1)

@@ -54,7 +54,7 @@ CREATE TABLE forgotten (email_id BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROW
 """
 _PART_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS part.reports (
-    id TEXT PRIMARY KEY, total INTEGER NOT NULL, keeps_addresses INTEGER NOT NULL);
+    id TEXT PRIMARY KEY, total INTEGER NOT NULL, keeps_addresses INTEGER NOT NULL, over TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS part.pages (
     id TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (id, page)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS part.staged (
@@ -291,18 +291,21 @@ class _Writer:
         db.execute("PRAGMA part.synchronous = NORMAL")
         for statement in _PART_TABLES.split(";"):
             db.execute(statement)
+        self._is_spoiled = False
         self._salt = _salt(db)
         self._forgotten = {row["email_id"] for row in db.execute("SELECT email_id FROM forgotten")}
 
     def begin(self, campaign: Mailed, total: int, *, keeps_addresses: bool) -> frozenset[int]:
         """Begin a report, or go on with it; see `RecipientWriter`."""
         with self._step() as db:
-            wanted = (total, int(keeps_addresses))
-            query = "SELECT total, keeps_addresses FROM part.reports WHERE id = ?"
+            on_record = db.execute("SELECT synced_at FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
+            # over which record it goes: pages that are in there already, from before a crash, must not pass for new ones
+            wanted = (total, int(keeps_addresses), on_record["synced_at"] if on_record else "")
+            query = "SELECT total, keeps_addresses, over FROM part.reports WHERE id = ?"
             found = db.execute(query, (campaign.id,)).fetchone()
             if found is None or tuple(found) != wanted:
                 self._delete(campaign)
-                db.execute("INSERT INTO part.reports VALUES (?, ?, ?)", (campaign.id, *wanted))
+                db.execute("INSERT INTO part.reports VALUES (?, ?, ?, ?)", (campaign.id, *wanted))
             pages = db.execute("SELECT page FROM part.pages WHERE id = ?", (campaign.id,))
             return frozenset(row["page"] for row in pages)
 
@@ -342,7 +345,10 @@ class _Writer:
                 db.execute(renew, (*_values(campaign, total, now), number))
             if not is_whole:
                 db.execute("ROLLBACK")
-        self.drop(campaign)
+        try:
+            self.drop(campaign)
+        except StateUnusable:  # it is on record, and the disk full: the file goes whole
+            self._is_spoiled = True
         if not is_whole:
             raise Temporary(
                 f"The report of campaign {campaign.id} changed while it was read: its {total} rows name only {people} "
@@ -356,12 +362,12 @@ class _Writer:
             self._delete(campaign)
 
     def close(self) -> bool:
-        """Let go of the second file; whether there is nothing in it."""
+        """Let go of the second file; whether there is nothing in it that is still needed."""
         with suppress(sqlite3.Error):
             is_empty = self._db.execute("SELECT 1 FROM part.reports LIMIT 1").fetchone() is None
             self._db.execute("DETACH part")
-            return is_empty
-        return False
+            return is_empty or self._is_spoiled
+        return self._is_spoiled
 
     def _delete(self, campaign: Mailed) -> None:
         is_only_one = not self._db.execute(
