@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sendonce.core.campaigns import Campaign
     from sendonce.core.decide import Rules
     from sendonce.core.model import Attempt, Batch, Reset
-    from sendonce.core.ports import CampaignSource
+    from sendonce.core.ports import CampaignSource, RecipientRecord
     from sendonce.doctor import Finding
     from sendonce.monitoring import Monitor
     from sendonce.settings import Settings
@@ -115,6 +115,31 @@ def shared_backend(url: StateUrl, job: str) -> Backend:
             f"SENDONCE_STATE is {url.place}, and what talks to it is not installed ({error.name}). Nothing was sent: run "
             f"{sys.executable} -m pip install 'sendonce[{url.extra}]'"
         ) from None
+
+
+def recipient_record(job: Job) -> RecipientRecord:
+    """Who got the job's campaigns. Raise StateUnusable where nobody has said where it is to be."""
+    from sendonce.adapters.recipients import FileRecipients
+    from sendonce.core.errors import InvariantBroken, StateUnusable
+
+    s = job.settings
+    path = s.recipients_file
+    if path is None and isinstance(s.state, Path):
+        path = s.state / f"{s.job}.recipients.db"
+    if path is not None:
+        return FileRecipients(path, job=s.job, api=s.api_host, clock=job.clock)
+    if isinstance(s.state, Path) or s.state.extra == "redis":
+        raise StateUnusable(
+            "SENDONCE_STATE is a Redis, which does not keep who got a mailing. Set SENDONCE_RECIPIENTS_FILE to the path "
+            "of a file on this machine."
+        )
+    backend = shared_backend(s.state, s.job)
+    from sendonce.adapters.shared.recipients import SqlRecipients
+    from sendonce.adapters.shared.sql import SqlBackend
+
+    if not isinstance(backend, SqlBackend):
+        raise InvariantBroken("a state that is neither folder, Redis nor SQL")
+    return SqlRecipients(backend, job=s.job, clock=job.clock)
 
 
 def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce import compose
-from sendonce.core.errors import Refused, SendonceError, StateUnusable, Stopped, Temporary, WrongUsage
+from sendonce.core.errors import Refused, SendonceError, Stopped, Temporary, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,31 +37,6 @@ class Synced(NamedTuple):
     said: str = ""
 
 
-def record_of(job: Job) -> RecipientRecord:
-    """The job's record. Raise StateUnusable where nobody has said where it is to be."""
-    from sendonce.adapters.recipients import FileRecipients
-
-    s = job.settings
-    path = s.recipients_file
-    if path is None and isinstance(s.state, Path):
-        path = s.state / f"{s.job}.recipients.db"
-    if path is not None:
-        return FileRecipients(path, job=s.job, api=s.api_host, clock=job.clock)
-    if isinstance(s.state, Path) or s.state.extra == "redis":
-        raise StateUnusable(
-            "SENDONCE_STATE is a Redis, which does not keep who got a mailing. Set SENDONCE_RECIPIENTS_FILE to the path "
-            "of a file on this machine."
-        )
-    backend = compose.shared_backend(s.state, s.job)
-    from sendonce.adapters.shared.recipients import SqlRecipients
-    from sendonce.adapters.shared.sql import SqlBackend
-    from sendonce.core.errors import InvariantBroken
-
-    if not isinstance(backend, SqlBackend):
-        raise InvariantBroken("a state that is neither folder, Redis nor SQL")
-    return SqlRecipients(backend, job=s.job, clock=job.clock)
-
-
 # ------------------------------------------------------------------------------------------------------- sync
 
 
@@ -79,7 +53,7 @@ def sync(
     if not wanted:
         when = f"On {first} nothing" if first == last else f"From {first} to {last} nothing"
         raise Refused(f"{when} was sent by job {job.settings.job}: there is no report to read.")
-    record = record_of(job)
+    record = compose.recipient_record(job)
     known = {r.campaign.id: r for r in record.campaigns(first.isoformat(), last.isoformat())}
     done = [
         Synced(m, known[m.id].total, is_complete=True, is_known=True)
@@ -280,7 +254,7 @@ def email_id(address: str) -> bytes:
 def check(job: Job, address: str, day: date | None) -> Checked:
     """What the record says of a person, of one date or all. Raise Refused for a date of which nothing is on record."""
     who = email_id(address)
-    record = record_of(job)
+    record = compose.recipient_record(job)
     if day is None:
         return Checked(_not_empty(record).got(who), ())
     unknown = _unrecorded(job, record, day)
@@ -310,7 +284,7 @@ def check_live(job: Job, address: str, day: date) -> Checked:
 
 def on_record(job: Job, day: date | None) -> tuple[RecipientRecord, tuple[Mailed, ...]]:
     """The record, and which campaigns of the date it lacks. Raise Refused if it has nothing of the date, or at all."""
-    record = record_of(job)
+    record = compose.recipient_record(job)
     if day is None:
         return _not_empty(record), ()
     return record, _unrecorded(job, record, day)

@@ -324,7 +324,7 @@ class _Writer:
 
     def complete(self, campaign: Mailed, total: int) -> Recorded:
         """Have the pages count; see `RecipientWriter`."""
-        now = self._clock.now().replace(microsecond=0)
+        now = self._clock.now()
         with self._step() as db:
             found = db.execute("SELECT number FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
             values = _values(campaign, total, now)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sendonce import compose
 from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
 from sendonce.core.errors import WrongUsage
 from sendonce.exits import ExitCode
@@ -285,7 +286,7 @@ def recipients_forget(address: str, *, yes: bool) -> ExitCode:
 
     who = record.email_id(address)
     job = shared.open_job(needs_mailchimp=False)
-    book = record.record_of(job)
+    book = compose.recipient_record(job)
     confirm(
         f"Forget {address.strip()} in the record of job {job.settings.job}? There is no way back.",
         is_agreed=yes,
