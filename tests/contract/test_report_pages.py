@@ -167,7 +167,7 @@ def test_an_encrypted_connection_is_kept_too_and_cut_when_its_time_is_over(
     body = {"sent_to": [ROW], "total_items": 1}
     page = says(200, body)
     with WireServer(
-        page, page, lambda peer: peer.drip(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 400, 0.05), tls=context
+        page, page, lambda peer: peer.drip(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000, 0.05), tls=context
     ) as server:
         wire = Wire(server.https_url, API_KEY, timeout_s=1, user_agent=USER_AGENT, keeps_connection=True)
         mailer = Mailchimp(wire, PatientClock(), Notes(), list_id="", timeout_s=1, key_from="the test")

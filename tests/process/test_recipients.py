@@ -175,7 +175,7 @@ def test_a_sync_killed_again_and_again_gets_further_each_time_and_ends_with_ever
             signal.SIGKILL,
             events={"http.client.send"},
             part="HTTP/1.1",
-            nth=8,
+            nth=12,
         )
         assert desk.run(*SYNC, environ=hook).code == -signal.SIGKILL
         part = sqlite3.connect(f"{record_file(desk)}.part")

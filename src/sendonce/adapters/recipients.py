@@ -181,7 +181,7 @@ class FileRecipients:
         return changed
 
     def _remove_part(self) -> None:
-        for suffix in (".part", ".part-wal", ".part-journal"):
+        for suffix in (".part", ".part-wal", ".part-shm", ".part-journal"):
             _named(self._path, suffix).unlink(missing_ok=True)
 
     @contextmanager
