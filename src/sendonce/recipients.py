@@ -107,15 +107,16 @@ class _Reader:
     def __init__(self, job: Job, writer: RecipientWriter, show: Show) -> None:
         self.job, self._writer, self._show = job, writer, show
         self._keeps_addresses = job.settings.is_keeping_addresses
-        self._mailer = compose.mailchimp(job, keeps_connection=True)
+        self._mailers = [compose.mailchimp(job, keeps_connection=True)]  # one for each connection
 
     def read(self, campaign: Mailed) -> Synced | None:
         """Read one report; None if it is not whole yet."""
         from sendonce.core.recipients import Verdict, verdict
 
-        seen = self._mailer.campaign(campaign.id)
-        page = None if seen is None else self._page(self._mailer, campaign, 0)
-        match verdict(seen, page.total if page else None, self._mailer.now()):
+        mailer = self._mailers[0]
+        seen = mailer.campaign(campaign.id)
+        page = None if seen is None else self._page(mailer, campaign, 0)
+        match verdict(seen, page.total if page else None, mailer.now()):
             case Verdict.NOT_MAILED:
                 what = "has no such campaign any more" if seen is None else "shows it as not sent"
                 return Synced(campaign, is_lost=True, said=f"Mailchimp {what}: who got it cannot be read")
@@ -171,9 +172,8 @@ class _Reader:
                     continue
                 return
 
-        def work() -> None:
+        def work(mailer: Mailchimp) -> None:
             try:
-                mailer = compose.mailchimp(self.job, keeps_connection=True)
                 while not is_over.is_set():
                     with lock:
                         number = next(todo, None)
@@ -192,9 +192,12 @@ class _Reader:
                     raise what
                 yield what
 
-        for _ in range(min(CONNECTIONS, len(numbers))):
+        wanted = min(CONNECTIONS, len(numbers))
+        while len(self._mailers) < wanted:
+            self._mailers.append(compose.mailchimp(self.job, keeps_connection=True))
+        for mailer in self._mailers[:wanted]:
             # no such thread holds up the end of the process: a read may take minutes to give up
-            Thread(target=work, daemon=True).start()
+            Thread(target=work, args=(mailer,), daemon=True).start()
         try:
             yield pages()
         finally:
