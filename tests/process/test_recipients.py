@@ -6,10 +6,12 @@ import csv
 import io
 import json
 import os
+import pty
 import resource
 import signal
 import sqlite3
 import stat
+from contextlib import suppress
 from hashlib import md5
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -127,6 +129,22 @@ def test_a_sync_reads_over_a_few_connections_that_it_keeps(sent: Desk) -> None:
     before = sent.sandbox.state()["connections"]
     assert sent.run(*SYNC).code == 0
     assert sent.sandbox.state()["connections"] - before <= 4 + 1  # the last is this question
+
+
+def test_a_terminal_shows_how_far_it_is_and_a_file_does_not(sent: Desk) -> None:
+    sent.sandbox.faults("sent-to=slow:0.4")
+    ours, theirs = pty.openpty()
+    with sent.start(*SYNC, environ={"TERM": "xterm"}, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # EIO: the other side is closed, which is how a terminal's end reads
+            while piece := os.read(ours, 65536):
+                shown += piece
+        os.close(ours)
+        out, _ = process.communicate()
+    assert (process.returncode, out.count("\n")) == (0, 1)
+    assert f"/{PEOPLE}".encode() in shown
+    assert sent.run(*SYNC, "--refresh").err == ""
 
 
 @pytest.mark.parametrize("fault", ["reset-after", "close-before", "503", "cutjson", "garbage", "200html"])
