@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
+from recipients import sync_against_bare
 from sendonce.stage import Stage, make_desk
 from shared import BARE_REDIS, BARE_SQL, redis_url
 
@@ -256,6 +257,13 @@ def main() -> int:
         verdicts = [judge(figure) for figure in figures(folder, Drafts(stage, folder), rounds)]
         with redis_url(folder) as redis:
             verdicts += [judge(figure) for figure in shared_figures(folder, redis, rounds)]
+        recipients = folder / "recipients"
+        recipients.mkdir()
+        verdicts.append(
+            judge(
+                Figure("a sync of 100,000 : the bare loop", partial(sync_against_bare, recipients), 1 / 0.85)
+            )
+        )
     return 0 if all(verdicts) else 1
 
 

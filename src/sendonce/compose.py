@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sendonce.core.decide import Rules
     from sendonce.core.model import Attempt, Batch, Pause, Reset
     from sendonce.core.orders import Kind
-    from sendonce.core.ports import CampaignSource, Mailer
+    from sendonce.core.ports import CampaignSource, Mailer, RecipientRecord
     from sendonce.doctor import Finding
     from sendonce.monitoring import Monitor
     from sendonce.settings import Settings
@@ -121,6 +121,31 @@ def shared_backend(url: StateUrl, job: str) -> Backend:
             f"SENDONCE_STATE is {url.place}, and what talks to it is not installed ({error.name}). Nothing was sent: run "
             f"{sys.executable} -m pip install 'sendonce[{url.extra}]'"
         ) from None
+
+
+def recipient_record(job: Job) -> RecipientRecord:
+    """Who got the job's campaigns. Raise StateUnusable where nobody has said where it is to be."""
+    from sendonce.adapters.recipients import FileRecipients
+    from sendonce.core.errors import InvariantBroken, StateUnusable
+
+    s = job.settings
+    path = s.recipients_file
+    if path is None and isinstance(s.state, Path):
+        path = s.state / f"{s.job}.recipients.db"
+    if path is not None:
+        return FileRecipients(path, job=s.job, api=s.api_host, clock=job.clock)
+    if isinstance(s.state, Path) or s.state.extra == "redis":
+        raise StateUnusable(
+            "SENDONCE_STATE is a Redis, which does not keep who got a mailing. Set SENDONCE_RECIPIENTS_FILE to the path "
+            "of a file on this machine."
+        )
+    backend = shared_backend(s.state, s.job)
+    from sendonce.adapters.shared.recipients import SqlRecipients
+    from sendonce.adapters.shared.sql import SqlBackend
+
+    if not isinstance(backend, SqlBackend):
+        raise InvariantBroken("a state that is neither folder, Redis nor SQL")
+    return SqlRecipients(backend, job=s.job, clock=job.clock)
 
 
 def open_job(settings: Settings, *, talk: Callable[[str], None] | None) -> Job:
@@ -424,8 +449,8 @@ def ports(job: Job, lease: FileLease | SharedLease | None, day: date) -> Ports:
     )
 
 
-def mailchimp(job: Job) -> Mailchimp:
-    """Mailchimp with the job's key."""
+def mailchimp(job: Job, *, keeps_connection: bool = False) -> Mailchimp:
+    """Mailchimp with the job's key, for one thread; `keeps_connection` only for many reads in a row."""
     import gc
 
     from sendonce import __version__
@@ -439,7 +464,13 @@ def mailchimp(job: Job) -> Mailchimp:
     if s.api_key is None:
         raise InvariantBroken("a command that talks to Mailchimp was let through without a key")
     agent = f"sendonce/{__version__}"
-    wire = Wire(s.base_url, s.api_key.reveal(), timeout_s=s.timeout_s, user_agent=agent)
+    wire = Wire(
+        s.base_url,
+        s.api_key.reveal(),
+        timeout_s=s.timeout_s,
+        user_agent=agent,
+        keeps_connection=keeps_connection,
+    )
     key_from = s.origins.get("MAILCHIMP_API_KEY") or s.origins.get("MAILCHIMP_API_KEY_FILE", "the settings")
     return _Mailchimp(wire, job.clock, job.log, list_id=s.list_id, timeout_s=s.timeout_s, key_from=key_from)
 

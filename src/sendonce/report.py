@@ -164,7 +164,7 @@ class Screen:
         """Tell how far it is."""
         if self._bar is not None:
             task = self._bar.task_ids[0] if self._bar.task_ids else self._bar.add_task("", total=of)
-            self._bar.update(task, completed=done)
+            self._bar.update(task, completed=done, total=of)
 
     def __exit__(self, *_: object) -> None:
         """Take the bar away."""

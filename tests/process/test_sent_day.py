@@ -13,7 +13,9 @@ from support.runs import DAY, wait_until
 if TYPE_CHECKING:
     from support.runs import Desk
 
-HEAVY = {"requests", "mailchimp_marketing", "filelock", "rich", "ssl", "urllib3", "http.client"}
+HEAVY = {"requests", "mailchimp_marketing", "filelock", "rich", "ssl", "urllib3", "http.client", "sqlite3"} | {
+    "sendonce.recipients", "sendonce.adapters.recipients", "sendonce.core.recipients",
+}  # fmt: skip
 FAT = {"click", "dataclasses", "email", "inspect", "sendonce.core.campaigns", "socket"}
 """What the plain call need not import either (docs/performance.md)."""
 OF_DOTENV = {"dotenv", "logging", "tempfile", "shutil", "threading", "traceback"}

@@ -133,6 +133,22 @@ def test_what_is_not_set_has_the_published_default(tmp_path: Path) -> None:
     )
 
 
+def test_who_got_it_is_recorded_and_addresses_are_kept_only_where_that_is_said(tmp_path: Path) -> None:
+    it = loaded(GOOD, tmp_path)
+    assert (it.is_recording_recipients, it.is_keeping_addresses, it.recipients_file) == (False, False, None)
+    said = {
+        "SENDONCE_RECORD_RECIPIENTS": "yes",
+        "SENDONCE_KEEP_ADDRESSES": "yes",
+        "SENDONCE_RECIPIENTS_FILE": "x.db",
+    }
+    it = loaded(GOOD | said, tmp_path)
+    assert (it.is_recording_recipients, it.is_keeping_addresses) == (True, True)
+    assert it.recipients_file == tmp_path / "x.db"
+    for name in ("SENDONCE_RECORD_RECIPIENTS", "SENDONCE_KEEP_ADDRESSES"):
+        with pytest.raises(SettingsWrong, match=name):
+            loaded(GOOD | {name: "maybe"}, tmp_path)
+
+
 def test_the_wait_for_another_run_follows_the_lease(tmp_path: Path) -> None:
     assert loaded(GOOD | {"SENDONCE_LEASE_SECONDS": "300"}, tmp_path).lock_wait_s == 315.0
 
@@ -156,6 +172,8 @@ def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
         "SENDONCE_DEADLINE_SECONDS": "default",
         "SENDONCE_SOURCE": "default",
         "SENDONCE_TITLE": "environment",
+        "SENDONCE_RECORD_RECIPIENTS": "default",
+        "SENDONCE_KEEP_ADDRESSES": "default",
         "SENDONCE_LOG_FILE": "environment",
         "SENDONCE_LOG_FORMAT": "default",
         "SENDONCE_RECIPIENT_GUARD": "default",
@@ -1145,7 +1163,7 @@ def test_the_example_says_that_the_name_is_the_release() -> None:
 def test_the_table_has_one_row_for_each_setting_with_its_default_and_limits() -> None:
     head, rule, *rows = settings.settings_table().splitlines()
     assert (head, rule) == ("| setting | default | meaning |", "|---|---|---|")
-    assert len(rows) == len(settings.SETTINGS) == 41
+    assert len(rows) == len(settings.SETTINGS) == 44
     defaults = {row.split(" | ")[0].strip("| `"): row.split(" | ")[1] for row in rows}
     assert defaults["MAILCHIMP_API_KEY"] == "required"
     assert defaults["MAILCHIMP_SERVER_PREFIX"] == "suffix of the key"

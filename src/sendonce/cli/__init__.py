@@ -14,7 +14,7 @@ from sendonce.cli import sending
 
 # isort: split
 # the README lists commands in the order in which they were added, and what it is all for comes first
-from sendonce.cli import checking, records, setting_up, trying, views
+from sendonce.cli import checking, recipients, records, setting_up, trying, views
 from sendonce.cli.base import cli, shared
 from sendonce.core.errors import NoAnswer, SendonceError, Stopped, WrongUsage
 from sendonce.exits import ExitCode
@@ -30,6 +30,7 @@ __all__ = [
     "cli",
     "command_table",
     "manual",
+    "recipients",
     "records",
     "run",
     "sending",

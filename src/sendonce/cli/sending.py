@@ -146,7 +146,14 @@ def _sent(
         outcome = compose.send(job, day, _say_last(job, day.isoformat(), monitor), ordered)
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     is_sent = outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
-    return _wait(job, outcome) if is_waiting and outcome.campaign_id and is_sent else outcome
+    if not (is_waiting and outcome.campaign_id and is_sent):
+        return outcome
+    outcome = _wait(job, outcome)
+    if job.settings.is_recording_recipients:
+        from sendonce import recipients
+
+        recipients.sync_after_send(job, outcome.date)
+    return outcome
 
 
 def _say_last(job: compose.Job, day: str, monitor: Monitor) -> Callable[[str], None]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from sendonce.core.campaigns import Account, Answer, Campaign, Checklist, Content, Listing, Spec
     from sendonce.core.model import Batch, Glance, Page, Pause, Reset
+    from sendonce.core.recipients import Duplicate, Got, Mailed, Recipient, Recorded, Row
 
 
 class Claim(Protocol):
@@ -133,6 +135,74 @@ class Mailer(Protocol):
 
     def send(self, campaign_id: str) -> Answer:
         """POST the send, once, whatever happens. Never raises for what an answer can be."""
+        ...
+
+
+class RecipientWriter(Protocol):
+    """Reports on their way into the record. Nothing of them counts before `complete`. Raises as the record."""
+
+    def begin(self, campaign: Mailed, total: int, *, keeps_addresses: bool) -> Collection[int]:
+        """Begin a report, or go on with it; the numbers of the pages that are there already.
+
+        An earlier one goes on only if its total, and whether addresses are kept, are the same.
+        """
+        ...
+
+    def put(self, campaign: Mailed, page: int, rows: Collection[Recipient]) -> None:
+        """Keep a page that was begun, in one step; one that is there already stays."""
+        ...
+
+    def complete(self, campaign: Mailed, total: int) -> Recorded:
+        """Have the pages count, all in one step. On return it is on the disk.
+
+        Raise Temporary if they do not hold `total` different people; they are dropped then, and the record is as it was.
+        """
+        ...
+
+    def drop(self, campaign: Mailed) -> None:
+        """Drop the pages of a report that turned out to be none."""
+        ...
+
+
+class RecipientRecord(Protocol):
+    """Who got the campaigns of a job. Only reports that are complete count.
+
+    Raises StateUnusable if it cannot be read or written, StoreDown if its server cannot be reached.
+    """
+
+    def writing(self) -> AbstractContextManager[RecipientWriter]:
+        """Write reports. Raise LeaseBusy if another process does so."""
+        ...
+
+    def campaigns(self, first: str, last: str) -> tuple[Recorded, ...]:
+        """The campaigns on record of the dates from `first` to `last` (YYYY-MM-DD), in the order of dates."""
+        ...
+
+    def got(self, email_id: bytes) -> tuple[Got, ...]:
+        """All that a person got, in the order of dates, whether they were forgotten or not."""
+        ...
+
+    def duplicates(self, first: str, last: str) -> Iterator[Duplicate]:
+        """Who got more than one campaign of the same date; read as they are asked for."""
+        ...
+
+    def rows(self, date: str) -> Iterator[Row]:
+        """Every recipient of a date's campaigns; read as they are asked for."""
+        ...
+
+    def count(self, date: str) -> int:
+        """How many different people got any campaign of a date."""
+        ...
+
+    def addresses_of(self, date: str, limit: int) -> Iterator[str]:
+        """So many of the addresses kept of a date at the most; none where addresses are not kept."""
+        ...
+
+    def forget(self, email_id: bytes) -> int:
+        """Put a tombstone in a person's place, now and in every report to come; how many rows it were.
+
+        Raise LeaseBusy while another process writes reports.
+        """
         ...
 
 

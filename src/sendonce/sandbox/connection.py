@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from http import HTTPStatus
@@ -97,13 +98,13 @@ class Connection(BaseHTTPRequestHandler):
         if self.server.stopping.wait(fault.wait_before_s):
             self.close_connection = True
             return
-        reply = self._effect(request, call) if fault.has_effect else Reply(204)
+        reply = self._effect(_shifted(request, fault), call) if fault.has_effect else Reply(204)
         if fault.effect_after_s is not None:
             self._effect_later(request, call, fault.effect_after_s)
         if self.server.stopping.wait(fault.wait_after_s):
             self.close_connection = True
             return
-        reply = fault.reply or reply
+        reply = fault.reply or _with_fewer(reply, fault)
         if fault.ending not in _SILENT:
             call.status = reply.status
         self._end(fault, reply)
@@ -246,6 +247,23 @@ def _names(request: Request) -> tuple[str, ...]:
     except Problem:
         name = "unknown"
     return (name, "read", "any") if request.method == "GET" else (name, "any")
+
+
+def _shifted(request: Request, fault: Fault) -> Request:
+    """The request for a page, for an earlier one."""
+    offset = request.query.get("offset", "0")
+    if not fault.shift_rows or not offset.isdecimal():
+        return request
+    return replace(request, query={**request.query, "offset": str(max(0, int(offset) - fault.shift_rows))})
+
+
+def _with_fewer(reply: Reply, fault: Fault) -> Reply:
+    """The page, with another total."""
+    if not fault.fewer_rows or not reply.body:
+        return reply
+    document = json.loads(reply.body)
+    document["total_items"] = max(0, document.get("total_items", 0) - fault.fewer_rows)
+    return replace(reply, body=json.dumps(document).encode())
 
 
 def _parsed(text: bytes) -> tuple[object, bool]:

@@ -23,6 +23,8 @@ A 3xx leads to an HTML page on this server; a 204 has no body. The real answer, 
     nodate         the answer has no Date header
     cutjson        the answer ends in the middle of its body
     garbage        the answer is not HTTP
+    shift:N        a page begins N rows too early, as where rows were put in before it: some come twice
+    fewer:N        the page says that there are N fewer in all
 
 No answer:
 
@@ -56,6 +58,7 @@ PAGE = b"<!DOCTYPE html><html><head><title>Sandbox</title></head><body><h1>Not t
 ALIASES = {"post": "send", "get": "read"}
 _ON = frozenset({"read", "any", "connect"}) | {route.name for route in ROUTES}
 _CANNED = re.compile(r"([2-5]\d\d)(json|html|empty|bare|noct|emptyjson|badjson)?(?::(\d+))?")
+_PAGED = re.compile(r"(shift|fewer):(\d{1,9})")
 _TIMED = re.compile(r"(accept-slow|slow|drip|late):(\d+(?:\.\d+)?)")
 
 
@@ -84,6 +87,8 @@ class Fault:
     reply: Reply | None = None
     ending: Ending = Ending.ANSWER
     drip_s: float = 0.0
+    shift_rows: int = 0
+    fewer_rows: int = 0
 
 
 _PLAIN = {
@@ -132,6 +137,9 @@ def fault(word: str) -> Fault:
         return _PLAIN[word]
     if timed := _TIMED.fullmatch(word):
         return _timed(word, timed[1], float(timed[2]))
+    if paged := _PAGED.fullmatch(word):
+        rows = int(paged[2])
+        return Fault(word, shift_rows=rows) if paged[1] == "shift" else Fault(word, fewer_rows=rows)
     canned = word.removeprefix("accept-")
     if canned in _REFUSALS:
         reply = _REFUSALS[canned].reply()

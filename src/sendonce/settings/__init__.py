@@ -106,6 +106,9 @@ class Settings(NamedTuple):
     guards: Guards
     recipient_guard: Scope
     skip_dates: Path | None
+    is_recording_recipients: bool
+    is_keeping_addresses: bool
+    recipients_file: Path | None
     log_file: Path | None
     is_log_json: bool
     ping_url: Secret | None
@@ -304,6 +307,9 @@ def _settings(
             or Scope.OFF
         ),
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
+        is_recording_recipients=_is_yes(reading, "SENDONCE_RECORD_RECIPIENTS"),
+        is_keeping_addresses=_is_yes(reading, "SENDONCE_KEEP_ADDRESSES"),
+        recipients_file=reading.path("SENDONCE_RECIPIENTS_FILE"),
         log_file=reading.path("SENDONCE_LOG_FILE"),
         is_log_json=reading.matching("SENDONCE_LOG_FORMAT", "text|json", "text or json") == "json",
         ping_url=Secret(ping_url) if ping_url else None,
@@ -324,8 +330,8 @@ def _guards(reading: Reading, account_id: str) -> Guards:
         max_recipients=reading.number("SENDONCE_MAX_RECIPIENTS"),
         min_gap_h=reading.hours("SENDONCE_MIN_GAP_HOURS"),
         html_max_age_h=reading.hours("SENDONCE_HTML_MAX_AGE_HOURS"),
-        checks_placeholders=reading.matching("SENDONCE_REFUSE_PLACEHOLDERS", "yes|no", "yes or no") == "yes",
-        refuses_stale=reading.matching("SENDONCE_REFUSE_STALE", "yes|no", "yes or no") == "yes",
+        checks_placeholders=_is_yes(reading, "SENDONCE_REFUSE_PLACEHOLDERS"),
+        refuses_stale=_is_yes(reading, "SENDONCE_REFUSE_STALE"),
         draft_quiet_s=reading.seconds("SENDONCE_DRAFT_QUIET_SECONDS", 0) or None,
     )
     least, most = guards.min_recipients, guards.max_recipients
@@ -347,6 +353,10 @@ def _idle_guards(guards: Guards, source: Source, subject: str) -> Iterator[str]:
         yield (
             "SENDONCE_REFUSE_STALE guards nothing while SENDONCE_SUBJECT has a date in it: no two subjects are the same."
         )
+
+
+def _is_yes(reading: Reading, name: str) -> bool:
+    return reading.matching(name, "yes|no", "yes or no") == "yes"
 
 
 def _origins(reading: Reading, access: _Access) -> dict[str, str]:

@@ -204,6 +204,22 @@ SETTINGS: Final[tuple[SettingDoc, ...]] = (
         example="holidays.txt",
     ),
     SettingDoc(
+        "SENDONCE_RECORD_RECIPIENTS",
+        "with `yes`, `send-batch --wait` also records who got the campaign ([docs](docs/recipients.md))",
+        default="no",
+    ),
+    SettingDoc(
+        "SENDONCE_KEEP_ADDRESSES",
+        "with `yes`, the record of recipients holds their addresses, too, and not only Mailchimp's `email_id`",
+        default="no",
+    ),
+    SettingDoc(
+        "SENDONCE_RECIPIENTS_FILE",
+        "the file of the record of recipients; needed where `SENDONCE_STATE` is a Redis",
+        derived_default="in the state folder or database",
+        example="/var/lib/sendonce/daily.recipients.db",
+    ),
+    SettingDoc(
         "SENDONCE_LOG_FILE",
         "append one line per event to this file; a log that cannot be written is a warning",
         example="/var/log/sendonce.log",

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from mailchimp_marketing.api.campaigns_api import CampaignsApi
 from mailchimp_marketing.api.lists_api import ListsApi
 from mailchimp_marketing.api.ping_api import PingApi
+from mailchimp_marketing.api.reports_api import ReportsApi
 from mailchimp_marketing.api.root_api import RootApi
 
 from sendonce.adapters.mailchimp.wire import Lost, NeverLeft, Reply, Wire
@@ -30,6 +32,7 @@ from sendonce.core.campaigns import (
     Unclear,
 )
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
+from sendonce.core.recipients import PAGE_ROWS, STATUSES, Recipient, ReportPage, parsed_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +62,7 @@ TAG_AT_MOST = 500
 """Mailchimp takes so many members in one call that changes a tag."""
 SEGMENTS_AT_MOST = 1000
 CONTENT_PARTS = ("html", "plain_text")
+STATUS_WORDS = frozenset(STATUSES)
 OK, NO_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 204, 401, 403, 404
 REQUEST_TIMEOUT, TOO_MANY, BAD_REQUEST = 408, 429, 400
 CLIENT_ERRORS = range(400, 500)
@@ -78,6 +82,7 @@ class Mailchimp:
         self._lists = ListsApi(wire.client)
         self._ping = PingApi(wire.client)
         self._root = RootApi(wire.client)
+        self._reports = ReportsApi(wire.client)
 
     # -------------------------------------------------------------------------------------------------- reads
 
@@ -244,6 +249,44 @@ class Mailchimp:
             lambda: self._lists.get_list(list_id, fields=["stats.member_count"]), f"audience {list_id}"
         )
         return _count(_object(whole.get("stats")).get("member_count"))
+
+    def recipients(self, campaign_id: str, page: int, *, with_addresses: bool) -> ReportPage | None:
+        """Read a page (from 0) of who got a campaign, None while there is no report (404)."""
+        _checked(campaign_id)
+        names = ("email_id", "status", *(("email_address",) if with_addresses else ()))
+        what = f"page {page + 1} of the recipients of campaign {campaign_id}"
+        found = self._read_or_none(
+            lambda: self._reports.get_campaign_recipients(
+                campaign_id,
+                fields=["total_items", *(f"sent_to.{name}" for name in names)],
+                count=PAGE_ROWS,
+                offset=page * PAGE_ROWS,
+            ),
+            what,
+            ("sent_to",),
+        )
+        if found is None:
+            return None
+        total = _count(found.get("total_items"))
+        try:
+            rows = _recipients(found["sent_to"], with_addresses=with_addresses)
+        except (TypeError, KeyError, ValueError):  # nobody may be left out
+            rows = None
+        if rows is None or total is None:
+            raise NoAnswer(f"Mailchimp's answer for {what} is not readable.")
+        return ReportPage(total, rows)
+
+    def recipient_status(self, campaign_id: str, email_id: bytes) -> str | None:
+        """Read what became of the mail of a campaign to one person, None if it was not sent to them (404)."""
+        _checked(campaign_id)
+        found = self._read_or_none(
+            lambda: self._reports.get_campaign_recipient(
+                campaign_id, email_id.hex(), fields=["email_id", "status"]
+            ),
+            f"a recipient of campaign {campaign_id}",
+            ("status",),
+        )
+        return None if found is None else _status(found.get("status"))
 
     def _read(self, call: Callable[[], object], what: str, keys: tuple[str, ...] = ()) -> Any:
         found = self._read_or_none(call, what, keys)
@@ -461,6 +504,20 @@ def _campaign(found: Mapping[str, Any]) -> Campaign:
         recipients=recipients,
         tracking=_object(found.get("tracking")),
     )
+
+
+def _recipients(found: Any, *, with_addresses: bool) -> tuple[Recipient, ...]:
+    """Make rows of their JSON, a million in a row. Raise TypeError, KeyError or ValueError if they are none."""
+    addresses = [_text(row["email_address"]) for row in found] if with_addresses else repeat("")
+    ids = parsed_ids([row["email_id"] for row in found])
+    statuses = [row["status"] for row in found]
+    if not STATUS_WORDS.issuperset(statuses):
+        statuses = [_status(word) for word in statuses]
+    return tuple(map(Recipient, ids, statuses, addresses))
+
+
+def _status(value: Any) -> str:
+    return value if value in STATUSES else STATUSES[-1]
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10
 SHORTEST_LIMIT_S = 0.1
 SAID_AT_MOST = 300
-NO_CONTENT = 204
+OK, NO_CONTENT = 200, 204
 ERRORS_FROM = 400
 
 
@@ -82,11 +82,22 @@ class Lost:
 
 
 class Wire:
-    """Requests to one base URL with one key. Raise SettingsWrong if proxy or CA bundle cannot be used."""
+    """Requests to one base URL with one key. Raise SettingsWrong if proxy or CA bundle cannot be used.
 
-    def __init__(self, base_url: str, api_key: str, *, timeout_s: float, user_agent: str) -> None:
+    With `keeps_connection` it is for reads alone (see `_SafeClient.request`). One thread at a time.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeout_s: float,
+        user_agent: str,
+        keeps_connection: bool = False,
+    ) -> None:
         self._timeout_s = timeout_s
-        self.client = _SafeClient(base_url, api_key, user_agent)
+        self.client = _SafeClient(base_url, api_key, user_agent, keeps_connection=keeps_connection)
         self._hide = _hiding(api_key)
 
     def exchange(
@@ -165,13 +176,16 @@ def _shut(sock: socket.socket) -> None:
 class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
     """The official client with a transport of our own."""
 
-    def __init__(self, base_url: str, api_key: str, user_agent: str) -> None:
+    def __init__(
+        self, base_url: str, api_key: str, user_agent: str, *, keeps_connection: bool = False
+    ) -> None:
         super().__init__({"server": "unused"})  # no key: what is not in here cannot be shown
         # the client replaces the word "server" anywhere in the URL by this; empty, it leaves the URL alone
         self.server = ""
         self.host = base_url
         self.default_headers: dict[str, str] = {"Content-Type": "application/json", "User-Agent": user_agent}
         self._transport = _Transport()
+        self._keeps_connection = keeps_connection
         self._session = _session(base_url, api_key, self._transport)
 
     def __repr__(self) -> str:
@@ -180,7 +194,7 @@ class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
 
     def attempt(self, limit_s: float) -> _Attempt:
         """Begin the next request, which is over in `limit_s` seconds."""
-        self._transport.attempt = _Attempt(limit_s)
+        self._transport.begin(_Attempt(limit_s))
         return self._transport.attempt
 
     def request(
@@ -194,7 +208,8 @@ class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
         """Make the request once, over a connection of its own, and keep what comes back.
 
         On one that is kept, and that the server drops meanwhile, a send could only end unclear; and what an odd
-        answer left behind on it would be read as the next.
+        answer left behind on it would be read as the next. Thousands of reads in a row do keep theirs as long as all
+        goes well: they are repeated, and with TLS each new one takes as long as an answer.
         """
         attempt = self._transport.attempt
         try:
@@ -208,7 +223,10 @@ class _SafeClient(ApiClient):  # type: ignore[misc] # the client has no types
                 allow_redirects=False,
             )
         finally:
-            self._session.close()
+            is_well = attempt.response is not None and attempt.response.status_code == OK
+            if not self._keeps_connection or not is_well:
+                self._session.close()
+                self._transport.kept = None
         return attempt.response
 
 
@@ -280,7 +298,15 @@ class _Transport(HTTPAdapter):
     attempt: _Attempt
 
     def __init__(self) -> None:
+        self.kept: socket.socket | None = None
         super().__init__(max_retries=0)
+
+    def begin(self, attempt: _Attempt) -> None:
+        """Begin the next attempt; a connection that is kept is cut with it, too."""
+        self.attempt = attempt
+        if self.kept is not None and self.kept.fileno() >= 0:
+            attempt.watch(self.kept)
+            attempt.is_connected = True
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -302,6 +328,7 @@ class _Transport(HTTPAdapter):
 
             def connect(self) -> None:
                 super().connect()
+                transport.kept = self.sock
                 transport.attempt.is_connected = not transport.attempt.is_over
 
         class Secure(Plain, HTTPSConnection):

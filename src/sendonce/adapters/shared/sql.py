@@ -22,7 +22,9 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
@@ -64,12 +66,13 @@ from sendonce.core.errors import StateUnusable, StoreDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine
 
     from sendonce.adapters.shared.backend import Change
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """The version of the tables. Each later one gets a step in `_MIGRATIONS`; there is no way back."""
 
 _META: Final = MetaData()
@@ -129,6 +132,55 @@ _kept = Table(
     Column("job", _JOB, primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("record", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False),
+)
+
+# who got what: adapters/shared/recipients.py
+_EMAIL_ID: Final = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql", "mariadb")
+recipient_records = Table(
+    "sendonce_recipient_records",
+    _META,
+    Column("job", _JOB, primary_key=True),
+    Column("salt", LargeBinary(32), nullable=False),
+)
+recipient_campaigns = Table(
+    "sendonce_recipient_campaigns",
+    _META,
+    Column("number", Integer, primary_key=True),
+    Column("job", _JOB, nullable=False),
+    Column("id", String(20), nullable=False),
+    Column("web_id", BigInteger),
+    Column("date", _DATE, nullable=False),
+    Column("role", String(40), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("sent_at", String(40)),
+    Column("total", Integer, nullable=False),
+    Column("keeps_addresses", Boolean, nullable=False),
+    Column("is_complete", Boolean, nullable=False),
+    Column("synced_at", String(40), nullable=False),
+    Index("sendonce_recipient_campaigns_date", "job", "date"),
+)
+recipient_pages = Table(
+    "sendonce_recipient_pages",
+    _META,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("page", Integer, primary_key=True, autoincrement=False),
+    Column("record", _LONG, nullable=False),
+)
+recipients = Table(
+    "sendonce_recipients",
+    _META,
+    Column("email_id", _EMAIL_ID, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("address", String(320)),
+    Index("sendonce_recipients_number", "number"),
+    sqlite_with_rowid=False,
+)
+recipients_forgotten = Table(
+    "sendonce_recipients_forgotten",
+    _META,
+    Column("job", _JOB, primary_key=True),
+    Column("email_id", _EMAIL_ID, primary_key=True),
 )
 
 _NOW_MS: Final = {
@@ -436,6 +488,10 @@ class SqlBackend:
             return None
         return Head(row.version, row.job, row.api, row.stamp, b"" if row.pause is None else _bytes(row.pause))
 
+    def transaction(self, *, is_read: bool = False) -> AbstractContextManager[Connection]:
+        """One transaction, for what else is kept there; errors are translated as everywhere here."""
+        return self._step(is_read=is_read)
+
     # ---- how ----
 
     @contextmanager
@@ -553,7 +609,12 @@ def _add_pause(db: Connection) -> None:
         db.exec_driver_sql(f"ALTER TABLE {_ledgers.name} ADD COLUMN pause {kind}")
 
 
-_MIGRATIONS: Final[Mapping[int, Callable[[Connection], None]]] = {1: _META.create_all, 2: _add_pause}
+_OF_VERSION_1: Final = (_schema, _leases, _ledgers, _batches, _resets, _kept)
+_MIGRATIONS: Final[Mapping[int, Callable[[Connection], None]]] = {
+    1: lambda db: _META.create_all(db, tables=_OF_VERSION_1),
+    2: _add_pause,
+    3: _META.create_all,  # who got what
+}
 
 
 def _warnings(db: Connection, kind: str) -> list[str]:

@@ -1,0 +1,418 @@
+"""The record of recipients on a disk: an SQLite file of a job.
+
+A report comes in page by page, and none of it may count before all of it is there. So pages go to a second file
+beside the record (`.part`), each in a transaction of its own, and go over into the record in one. The record is
+clustered by person: a look-up reads a page or two, and a report goes in sorted, in one pass. Who writes holds the
+kernel lock of a third file (`.guard`), which ends with the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
+from sendonce.core.recipients import (
+    STATUSES,
+    Duplicate,
+    Got,
+    Mailed,
+    Recorded,
+    Row,
+    buried,
+    tombstone_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from sendonce.core.ports import Clock
+    from sendonce.core.recipients import Recipient
+
+VERSION: Final = 1
+BUSY_S: Final = 60
+"""So long a look-up waits for a report that is just going in."""
+SALT_BYTES: Final = 32
+CACHE_KIB: Final = 32_000
+_TABLES: Final = """
+CREATE TABLE about (
+    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, job TEXT NOT NULL, api TEXT NOT NULL,
+    salt BLOB NOT NULL);
+CREATE TABLE campaigns (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, web_id INTEGER, date TEXT NOT NULL, role TEXT NOT NULL,
+    title TEXT NOT NULL, sent_at TEXT, total INTEGER NOT NULL, synced_at TEXT NOT NULL);
+CREATE INDEX campaigns_date ON campaigns (date);
+CREATE TABLE recipients (
+    email_id BLOB NOT NULL, number INTEGER NOT NULL, status INTEGER NOT NULL, address TEXT,
+    PRIMARY KEY (email_id, number)) WITHOUT ROWID;
+CREATE TABLE forgotten (email_id BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID
+"""
+_PART_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS part.reports (
+    id TEXT PRIMARY KEY, total INTEGER NOT NULL, keeps_addresses INTEGER NOT NULL, over TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS part.pages (
+    id TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (id, page)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS part.staged (
+    id TEXT NOT NULL, email_id BLOB NOT NULL, status INTEGER NOT NULL, address TEXT)
+"""
+LOOK_UP: Final = (
+    "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
+    "WHERE r.email_id IN (?, ?) ORDER BY c.date, c.sent_at, c.id"
+)
+_DUPLICATES: Final = (
+    "SELECT c.date, r.email_id, group_concat(c.id, ' ') AS ids, max(r.address) AS address "
+    "FROM recipients r JOIN campaigns c ON c.number = r.number WHERE c.date BETWEEN ? AND ? AND c.date IN "
+    "(SELECT date FROM campaigns GROUP BY date HAVING count(*) > 1) "
+    "GROUP BY r.email_id, c.date HAVING count(*) > 1 ORDER BY c.date, r.email_id"
+)
+# sorted: pages of the table are written once each, and a person who is there twice shows in the number
+_MERGE: Final = (
+    "INSERT INTO main.recipients SELECT email_id, ?, max(status), max(address) FROM part.staged WHERE id = ? "
+    "GROUP BY email_id ON CONFLICT (email_id, number) DO UPDATE SET status = excluded.status, address = excluded.address"
+)
+_PLACE: Final = {status: place for place, status in enumerate(STATUSES)}
+
+
+class FileRecipients:
+    """The record of one job in a file; satisfies `RecipientRecord`. A file that is not there is an empty record.
+
+    `api` is the API host that it is bound to, "" where that is not known.
+    """
+
+    def __init__(self, path: Path, *, job: str, api: str, clock: Clock) -> None:
+        self._path, self._job, self._api, self._clock = path, job, api, clock
+
+    # ---- reading ----
+
+    def campaigns(self, first: str, last: str) -> tuple[Recorded, ...]:
+        """Return the campaigns on record; see `RecipientRecord`."""
+        query = "SELECT * FROM campaigns WHERE date BETWEEN ? AND ? ORDER BY date, sent_at, id"
+        return tuple(_recorded(row) for row in self._rows(query, first, last))
+
+    def got(self, email_id: bytes) -> tuple[Got, ...]:
+        """Return what a person got; see `RecipientRecord`."""
+        with self._translated(), self._opened() as db:
+            if db is None:
+                return ()
+            stone = tombstone_of(email_id, _salt(db))
+            found = db.execute(LOOK_UP, (email_id, stone)).fetchall()
+        return tuple(
+            Got(_campaign(row), STATUSES[row["status"]], row["address"] or "", row["email_id"] == stone)
+            for row in found
+        )
+
+    def duplicates(self, first: str, last: str) -> Iterator[Duplicate]:
+        """Go through who got more than one campaign of a date; see `RecipientRecord`."""
+        for row in self._rows(_DUPLICATES, first, last):
+            ids = tuple(sorted(row["ids"].split()))
+            yield Duplicate(row["date"], row["email_id"], ids, row["address"] or "")
+
+    def rows(self, date: str) -> Iterator[Row]:
+        """Go through all recipients of a date; see `RecipientRecord`."""
+        query = (
+            "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
+            "WHERE c.date = ? ORDER BY r.email_id, c.sent_at, c.id"
+        )
+        for row in self._rows(query, date):
+            yield Row(_campaign(row), row["email_id"], STATUSES[row["status"]], row["address"] or "")
+
+    def count(self, date: str) -> int:
+        """Count the people of a date; see `RecipientRecord`."""
+        of_date = "r.number IN (SELECT number FROM campaigns WHERE date = ?)"
+        query = f"SELECT count(DISTINCT r.email_id) AS people FROM recipients r WHERE {of_date}"  # noqa: S608 - our own words
+        return next((row["people"] for row in self._rows(query, date)), 0)
+
+    def addresses_of(self, date: str, limit: int) -> Iterator[str]:
+        """Go through the addresses kept of a date; see `RecipientRecord`."""
+        query = (
+            "SELECT max(r.address) AS address FROM recipients r JOIN campaigns c ON c.number = r.number "
+            "WHERE c.date = ? AND r.address <> '' GROUP BY r.email_id LIMIT ?"
+        )
+        for row in self._rows(query, date, limit):
+            yield row["address"]
+
+    def _rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
+        with self._translated(), self._opened() as db:
+            if db is not None:
+                yield from db.execute(query, values)
+
+    # ---- writing ----
+
+    @contextmanager
+    def writing(self) -> Iterator[_Writer]:
+        """Write reports; see `RecipientRecord`."""
+        with self._guard(), self._translated():
+            part = _named(self._path, ".part")
+            for path in (self._path, part):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            with self._opened() as db:
+                if db is None:
+                    raise self._unusable("it was removed meanwhile")
+                writer = _Writer(db, part, self._translated, self._clock)
+                try:
+                    yield writer
+                finally:
+                    if writer.close():
+                        self._remove_part()
+
+    def forget(self, email_id: bytes) -> int:
+        """Put a tombstone in a person's place; see `RecipientRecord`."""
+        with self._guard(), self._translated():
+            self._remove_part()  # a report that is half way in would bring the person back: it starts over
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            with self._opened() as db:
+                if db is None:
+                    raise self._unusable("it was removed meanwhile")
+                db.execute("PRAGMA secure_delete = ON")  # what stood there is gone from the file, too
+                stone = tombstone_of(email_id, _salt(db))
+                db.execute("BEGIN IMMEDIATE")
+                now = self._clock.now().isoformat(timespec="seconds")
+                db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (stone, now))
+                changed = db.execute(
+                    "UPDATE OR REPLACE recipients SET email_id = ?, address = NULL WHERE email_id = ?",
+                    (stone, email_id),
+                ).rowcount
+                db.execute("COMMIT")
+        return changed
+
+    def _remove_part(self) -> None:
+        for suffix in (".part", ".part-wal", ".part-shm", ".part-journal"):
+            _named(self._path, suffix).unlink(missing_ok=True)
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Hold the kernel lock beside the record. Raise LeaseBusy if another process has it."""
+        self._check_folder()
+        path = _named(self._path, ".guard")
+        with self._translated():
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LeaseBusy(
+                    f"Another process is writing the record of recipients {self._path}. Nothing was changed: run "
+                    "again when it is done."
+                ) from None
+            yield
+        finally:
+            os.close(fd)
+
+    # ---- the file ----
+
+    def _check_folder(self) -> None:
+        if not self._path.parent.is_dir():
+            raise StateUnusable(
+                f"The folder of the record of recipients {self._path} does not exist. An unmounted volume looks like "
+                "this, so it is not made anew: mount it, or run `sendonce init` if this is the first start."
+            )
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection | None]:
+        """Open the file, with its tables; None if there is no file."""
+        self._check_folder()
+        if not self._path.exists():
+            yield None
+            return
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        # no transactions of the module's own making
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as db:
+            db.row_factory = sqlite3.Row
+            db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._check(db)
+            yield db
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        """Make the tables in an empty file; see that another one is a record of this job."""
+        if db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:  # nobody was faster
+                for statement in _TABLES.split(";"):
+                    db.execute(statement)
+                about = (VERSION, self._job, self._api, os.urandom(SALT_BYTES))
+                db.execute("INSERT INTO about VALUES (1, ?, ?, ?, ?)", about)
+            db.execute("COMMIT")
+        found = db.execute("SELECT * FROM about").fetchone()
+        if found["version"] > VERSION:
+            raise self._unusable("a newer sendonce made it; use that one")
+        if found["job"] != self._job:
+            raise self._unusable(f"it is that of the job {found['job']!a}, and this is {self._job!a}")
+        if self._api and found["api"] not in {"", self._api}:
+            raise self._unusable(f"it is about {found['api']}, and the settings say {self._api}")
+
+    def _unusable(self, why: str) -> StateUnusable:
+        return StateUnusable(
+            f"The record of recipients {self._path} cannot be used: {why}. It is left as it is."
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn faults of SQLite and of the disk into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
+            if name in {"SQLITE_BUSY", "SQLITE_LOCKED"}:
+                raise Temporary(
+                    f"The record of recipients {self._path} is in use. Nothing was changed: run again."
+                ) from None
+            raise self._unusable(_WHY.get(name, name or str(error))) from None
+        except OSError as error:
+            raise self._unusable(f"{error.filename or self._path}: {error.strerror}") from None
+
+
+_WHY: Final = {
+    "SQLITE_FULL": "its disk is full; free some space and run again",
+    "SQLITE_IOERR": "its disk cannot be written or read; is it full, or is there a limit on file sizes (ulimit -f)",
+    "SQLITE_READONLY": "it may not be written; give it to the user that runs sendonce (chmod 600)",
+    "SQLITE_PERM": "it may not be written; give it to the user that runs sendonce (chmod 600)",
+    "SQLITE_CANTOPEN": "it cannot be opened; give it to the user that runs sendonce (chmod 600)",
+    "SQLITE_NOTADB": "it is no record; move it away and run `sendonce recipients sync` again",
+    "SQLITE_CORRUPT": "it is damaged; move it away and run `sendonce recipients sync` again",
+    "SQLITE_ERROR": "it is no record of sendonce; move it away and run `sendonce recipients sync` again",
+}
+
+
+class _Writer:
+    """Reports on their way into the record; satisfies `RecipientWriter`."""
+
+    def __init__(self, db: sqlite3.Connection, part: Path, translated: Any, clock: Clock) -> None:
+        self._db, self._translated, self._clock = db, translated, clock
+        db.execute("ATTACH ? AS part", (str(part),))
+        # the guard keeps others away, so that a log needs no memory shared with them, and no file system that has it
+        db.execute("PRAGMA part.locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA part.journal_mode = WAL")
+        # after a power failure some of the last pages may be missing, and are read again
+        db.execute("PRAGMA part.synchronous = NORMAL")
+        for statement in _PART_TABLES.split(";"):
+            db.execute(statement)
+        self._is_spoiled = False
+        self._salt = _salt(db)
+        self._forgotten = {row["email_id"] for row in db.execute("SELECT email_id FROM forgotten")}
+
+    def begin(self, campaign: Mailed, total: int, *, keeps_addresses: bool) -> frozenset[int]:
+        """Begin a report, or go on with it; see `RecipientWriter`."""
+        with self._step() as db:
+            on_record = db.execute("SELECT synced_at FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
+            # over which record it goes: pages that are in there already, from before a crash, must not pass for new ones
+            wanted = (total, int(keeps_addresses), on_record["synced_at"] if on_record else "")
+            query = "SELECT total, keeps_addresses, over FROM part.reports WHERE id = ?"
+            found = db.execute(query, (campaign.id,)).fetchone()
+            if found is None or tuple(found) != wanted:
+                self._delete(campaign)
+                db.execute("INSERT INTO part.reports VALUES (?, ?, ?, ?)", (campaign.id, *wanted))
+            pages = db.execute("SELECT page FROM part.pages WHERE id = ?", (campaign.id,))
+            return frozenset(row["page"] for row in pages)
+
+    def put(self, campaign: Mailed, page: int, rows: Collection[Recipient]) -> None:
+        """Keep a page; see `RecipientWriter`."""
+        with self._step("BEGIN") as db:  # of the second file alone
+            done = db.execute("INSERT OR IGNORE INTO part.pages VALUES (?, ?)", (campaign.id, page))
+            if not done.rowcount:
+                return
+            which = campaign.id
+            kept = [
+                (which, email_id, _PLACE[status], address or None)
+                for email_id, status, address in buried(rows, self._forgotten, self._salt)
+            ]
+            db.executemany("INSERT INTO part.staged VALUES (?, ?, ?, ?)", kept)
+
+    def complete(self, campaign: Mailed, total: int) -> Recorded:
+        """Have the pages count; see `RecipientWriter`."""
+        now = self._clock.now()
+        with self._step() as db:
+            found = db.execute("SELECT number FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
+            values = _values(campaign, total, now)
+            number = found["number"] if found else None
+            if number is None:
+                put = "INSERT INTO campaigns VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"
+                number = db.execute(put, values).lastrowid
+            people = db.execute(_MERGE, (number, campaign.id)).rowcount
+            is_whole = people == total
+            if is_whole and found:
+                # who was deleted in Mailchimp since did get it all the same, and stays
+                query = "SELECT count(*) AS people FROM recipients WHERE number = ?"
+                total = db.execute(query, (number,)).fetchone()["people"]
+                renew = (
+                    "UPDATE campaigns SET id = ?, web_id = ?, date = ?, role = ?, title = ?, sent_at = ?, total = ?, "
+                    "synced_at = ? WHERE number = ?"
+                )
+                db.execute(renew, (*_values(campaign, total, now), number))
+            if not is_whole:
+                db.execute("ROLLBACK")
+        try:
+            self.drop(campaign)
+        except StateUnusable:  # it is on record, and the disk full: the file goes whole
+            self._is_spoiled = True
+        if not is_whole:
+            raise Temporary(
+                f"The report of campaign {campaign.id} changed while it was read: its {total} rows name only {people} "
+                "people. The record is as it was: run again."
+            )
+        return Recorded(campaign, total, now)
+
+    def drop(self, campaign: Mailed) -> None:
+        """Drop the pages of a report; see `RecipientWriter`."""
+        with self._step():
+            self._delete(campaign)
+
+    def close(self) -> bool:
+        """Let go of the second file; whether there is nothing in it that is still needed."""
+        with suppress(sqlite3.Error):
+            is_empty = self._db.execute("SELECT 1 FROM part.reports LIMIT 1").fetchone() is None
+            self._db.execute("DETACH part")
+            return is_empty or self._is_spoiled
+        return self._is_spoiled
+
+    def _delete(self, campaign: Mailed) -> None:
+        is_only_one = not self._db.execute(
+            "SELECT 1 FROM part.reports WHERE id <> ? LIMIT 1", (campaign.id,)
+        ).fetchone()
+        for table in ("reports", "pages", "staged"):
+            # without a condition SQLite throws away the table whole
+            which = "" if is_only_one else " WHERE id = ?"
+            self._db.execute(f"DELETE FROM part.{table}{which}", () if is_only_one else (campaign.id,))  # noqa: S608 - our own words
+
+    @contextmanager
+    def _step(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        """One transaction; rolled back if it fails, or was before."""
+        with self._translated():
+            self._db.execute(begin)
+            try:
+                yield self._db
+                if self._db.in_transaction:
+                    self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                raise
+
+
+def _salt(db: sqlite3.Connection) -> bytes:
+    salt: bytes = db.execute("SELECT salt FROM about").fetchone()["salt"]
+    return salt
+
+
+def _values(campaign: Mailed, total: int, now: datetime) -> tuple[object, ...]:
+    sent_at = campaign.sent_at.isoformat() if campaign.sent_at else None
+    it = campaign
+    return (it.id, it.web_id, it.date, it.role, it.title, sent_at, total, now.isoformat())
+
+
+def _campaign(row: sqlite3.Row) -> Mailed:
+    sent_at = datetime.fromisoformat(row["sent_at"]) if row["sent_at"] else None
+    return Mailed(row["id"], row["date"], row["title"], row["role"], row["web_id"], sent_at)
+
+
+def _recorded(row: sqlite3.Row) -> Recorded:
+    return Recorded(_campaign(row), row["total"], datetime.fromisoformat(row["synced_at"]))
+
+
+def _named(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
