@@ -275,7 +275,10 @@ def _rules_and_ports(
     if objected := other_account(rule, them.mailer):
         raise Refused(objected.said)
     order = order_of(ordered.kind, them.store.load(rule.date).batch, rule.title_key, them.mailer)
+    is_rest = ordered.kind is _Kind.REMAINING
     scope = Scope.AUDIENCE if job.settings.recipient_guard is Scope.AUDIENCE else Scope.JOB
+    # a rehearsal makes nothing, not even a tag
+    tag, covered = _tagged(job, order.first, day) if is_rest and lease else (0, frozenset[str]())
     rule = replace(
         rule,
         source=Source.REPLICATE,
@@ -283,10 +286,42 @@ def _rules_and_ports(
         order=f"{whoami()}: {ordered.reason}",
         title_key=order.title_key(rule.title_key),
         date_key=rule.title_key,
-        scope=scope if ordered.kind is _Kind.REMAINING else Scope.OFF,
+        scope=scope if is_rest else Scope.OFF,
+        tag=tag,
+        covered=covered,
         guards=rule.guards._replace(refuses_stale=False),  # the same content once more is what is ordered
     )
     return rule, replace(them, source=copy_of(job, them.mailer, order.first))
+
+
+def _tagged(job: Job, first: Campaign, day: date) -> tuple[int, frozenset[str]]:
+    """A tag of those who are on the local record as having got the date, and the campaigns all of whose recipients it has.
+
+    0 where there is no such record, or more of them than Mailchimp takes in one call: what Mailchimp itself knows of who
+    was sent what leaves them out all the same.
+    """
+    from hashlib import sha256
+
+    from sendonce.adapters.mailchimp.api import TAG_AT_MOST
+    from sendonce.core.errors import StateUnusable
+
+    date_ = day.isoformat()
+    try:
+        record = recipient_record(job)
+        recorded = record.campaigns(date_, date_)
+        addresses = sorted(record.addresses_of(date_, TAG_AT_MOST + 1)) if recorded else []
+        is_whole = bool(addresses) and len(addresses) == record.count(date_)
+    except StateUnusable as fault:
+        job.log.note("no record of recipients", said=fault.message)
+        return 0, frozenset()
+    if not addresses or len(addresses) > TAG_AT_MOST:
+        return 0, frozenset()
+    # one name for one list of people: repeated, the order finds the tag that it made before
+    digest = sha256("\n".join(addresses).encode()).hexdigest()[:8]
+    tag = mailchimp(job).tag(
+        first.list_id, f"sendonce {job.settings.job} {date_}: sent [{digest}]", addresses
+    )
+    return tag, frozenset(one.campaign.id for one in recorded) if is_whole else frozenset()
 
 
 def monitor(job: Job) -> Monitor:

@@ -160,7 +160,7 @@ def test_an_answer_without_end_on_a_kept_connection_is_given_up(sent: Desk, word
     sent.sandbox.faults(f"sent-to={word} nth=6")
     assert sent.run(*SYNC).code == 0
     ended = sent.run(*SYNC, "--refresh")
-    assert (ended.code, ended.err.count("\n")) == (75, 1)
+    assert (ended.code, ended.err.count("\n")) == (75, 2)
     assert "could not be asked for" in ended.err
     assert rows_of(sent) == everybody()
 
@@ -242,7 +242,7 @@ def test_a_report_that_changes_while_it_is_read_does_not_count(sent: Desk, fault
     ended = sent.run(*SYNC)
     assert (ended.code, ended.out) == (75, "")
     assert said in ended.err
-    assert ended.err.count("\n") == 1
+    assert ended.err.count("\n") == 2
     assert "the record is as it was" in ended.err.lower()
     assert rows_of(sent) == []
     assert not list(sent.state.glob("*.part*"))
@@ -293,7 +293,9 @@ def test_a_canceled_campaign_has_those_on_record_who_got_it(sent: Desk) -> None:
 def test_a_date_that_was_never_sent_is_refused(sent: Desk) -> None:
     ended = sent.run("recipients", "sync", "--date", "2026-01-04")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "On 2026-01-04 nothing was sent by job daily: there is no report to read.\n"
+    said, what_to_do, *more = ended.err.splitlines()
+    assert said == "On 2026-01-04 nothing was sent by job daily: there is no report to read."
+    assert (what_to_do, more) == ("What to do: sendonce runbook refused-command", [])
     assert sent.sandbox.calls() == []
     assert not record_file(sent).exists()
 
@@ -342,7 +344,7 @@ def test_a_limit_on_file_sizes_is_one_message_and_leaves_the_record_as_it_was(se
 
     ended = sent.run(*SYNC, preexec_fn=limited)
     assert (ended.code, ended.out) == (78, "")
-    assert ended.err.count("\n") == 1
+    assert ended.err.count("\n") == 2
     assert "The record of recipients" in ended.err
     assert rows_of(sent) == everybody()
     assert sent.run(*SYNC).code == 0

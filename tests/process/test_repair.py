@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
 import signal
 import subprocess
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support import tally
 from support.runs import DAY, Desk, wait_until
-from support.sandbox import LIST_ID
+from support.sandbox import LIST_ID, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 ORDER = ("--remaining", "--reason", "canceled half-way")
 PEOPLE = 5
@@ -238,3 +241,78 @@ def test_with_the_guard_of_the_audience_nobody_gets_two_campaigns_of_a_date(
     conditions = created["body"]["recipients"]["segment_opts"]["conditions"]
     web_id = desk.sandbox.campaign(other)["web_id"]
     assert conditions == [{"condition_type": "Aim", "field": "aim", "op": "nosent", "value": str(web_id)}]
+
+
+def test_whom_the_local_record_knows_is_left_out_by_a_tag_even_of_a_campaign_that_is_gone(
+    make_desk: Callable[..., Desk],
+) -> None:
+    desk = make_desk("html", SENDONCE_KEEP_ADDRESSES="yes")
+    half_canceled(desk)
+    assert desk.send(*ORDER, "--wait").code == 0
+    assert desk.run("recipients", "sync", "--date", DAY).code == 0
+    repair = str(desk.record()["campaigns"][1]["id"])
+    first = desk.record()["campaigns"][0]["id"]
+    # two new people; and the campaign of the repair is deleted, so Mailchimp no longer says who was sent it
+    desk.sandbox.add_audience(PEOPLE + 2, id=LIST_ID)
+    desk.sandbox.delete(repair)
+    ledger = json.loads(desk.ledger_file.read_text())
+    ledger["batches"][DAY]["campaigns"][1] |= {"role": "twin"}
+    for name in ("state", "nonce", "order"):
+        del ledger["batches"][DAY]["campaigns"][1][name]
+    desk.ledger_file.write_text(json.dumps(ledger))
+
+    done = desk.send(*ORDER)
+    assert done.code == 0, done.all
+    tags = [c["body"] for c in desk.sandbox.calls("add-segment")]
+    assert [len(tag["static_segment"]) for tag in tags] == [PEOPLE]
+    conditions = desk.sandbox.calls("create")[-1]["body"]["recipients"]["segment_opts"]["conditions"]
+    web_id = str(desk.sandbox.campaign(first)["web_id"])
+    assert conditions[0] == {"condition_type": "Aim", "field": "aim", "op": "nosent", "value": web_id}
+    assert conditions[1]["op"] == "static_not"
+    assert mailed(desk) == (PEOPLE + 2, PEOPLE + 2, 1)
+
+
+def test_without_the_local_record_a_campaign_of_the_date_that_is_gone_stops_the_repair(
+    make_desk: Callable[..., Desk],
+) -> None:
+    desk = make_desk("html")
+    half_canceled(desk)
+    assert desk.send(*ORDER, "--wait").code == 0
+    repair = str(desk.record()["campaigns"][1]["id"])
+    desk.sandbox.delete(repair)
+    ledger = json.loads(desk.ledger_file.read_text())
+    ledger["batches"][DAY]["campaigns"][1] |= {"role": "twin"}
+    for name in ("state", "nonce", "order"):
+        del ledger["batches"][DAY]["campaigns"][1][name]
+    desk.ledger_file.write_text(json.dumps(ledger))
+    refused = desk.send(*ORDER)
+    assert (refused.code, "cannot be left out" in " ".join(refused.err.split())) == (1, True), refused.all
+    assert mailed(desk) == (PEOPLE, PEOPLE, 1)
+
+
+@pytest.mark.wide
+def test_a_hundred_thousand_half_canceled_and_killed_ten_times_get_one_mail_each(tmp_path: Path) -> None:
+    people, delivered = 100_000, 50_000
+    with Sandbox(audience=people, sending=0.2) as sandbox:
+        desk = Desk(tmp_path / "desk", sandbox, "html", SENDONCE_TIMEOUT_SECONDS="20")
+        half_canceled(desk, delivered)
+        assert mailed(desk) == (delivered, delivered, 1)
+        kills = 0
+        for nth in itertools.cycle(range(1, 14)):
+            if kills == 10:
+                break
+            sandbox.clear_calls()
+            with desk.start("send-batch", "--date", DAY, *ORDER) as process:
+                wait_until(lambda nth=nth: process.poll() is not None or len(sandbox.calls()) >= nth)  # type: ignore[misc]
+                kills += process.poll() is None
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+        wait_until(lambda: desk.send(*ORDER).code != 75, within_s=90, what="the repair is through")
+        assert mailed(desk) == (people, people, 1)
+        tally.add_judged("runs of the command", mailed(desk)[2])
+
+        wait_until(lambda: desk.run("recipients", "sync", "--date", DAY).code == 0, within_s=60)
+        twice = desk.run("recipients", "duplicates", "--date", DAY)
+        assert twice.code == 0, twice.all
+        counted = json.loads(desk.run("--json", "recipients", "duplicates", "--date", DAY).out)
+        assert counted["duplicates"] == []
