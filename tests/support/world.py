@@ -430,7 +430,7 @@ class Account:
             create_time=None if made.is_undated else whole(made.made_at_s),
             web_id=int(made.id, 16),
             send_time=None if status == "save" or at_s is None else whole(at_s),
-            emails_sent=made.emails_sent if status == "sent" else 0,
+            emails_sent=made.emails_sent if status in {"sent", "canceled"} else 0,
             recipient_count=len(self.people_for(made)) if made.counted is None else made.counted,
             settings=settings if is_by_id else {},
             recipients={"list_id": made.list_id, **made.spec.recipients} if is_by_id else {},
