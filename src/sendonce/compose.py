@@ -221,7 +221,7 @@ def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered 
             ended = f"This run was ended by {stop.signal_name}. Run again, that is safe."
             if ordered is not None and ordered.kind == "again":
                 # one that is through would be followed by another
-                ended = f"This run was ended by {stop.signal_name}. Look at the status of the date before you order it again."
+                ended = f"This run was ended by {stop.signal_name}. Look at the date's status before you order it again."
             return Outcome(Ending.TEMPORARY, day.isoformat(), ended)
         finally:
             signals.ignore()

@@ -346,9 +346,8 @@ class Account:
                     people &= self.tags[tag]
                 case _:
                     raise AssertionError(f"a condition that this Mailchimp does not know: {condition}")
-        if (tag := segment.get("saved_segment_id")) in self.tags:
-            people &= self.tags[tag]
-        return people
+        saved = segment.get("saved_segment_id")
+        return people & self.tags[saved] if saved in self.tags else people
 
     def cut(self, made: Made, reached: int, status: str = "canceled") -> None:
         """Have a mailing end after so many people: canceled, or in the end with fewer than were counted."""

@@ -12,7 +12,7 @@ import pytest
 
 from sendonce.core.batch import Run
 from sendonce.core.campaigns import Checklist, No, NotSent
-from sendonce.core.decide import Forget, GiveWay, Look, LookAgain
+from sendonce.core.decide import Forget, Look, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Source, State
 from sendonce.core.rehearse import draft_of, foretell, rehearse

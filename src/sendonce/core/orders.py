@@ -67,7 +67,9 @@ class PartOfLedger:
             return self._shown(self._store.save(whole, folded(whole.batch, self._role, batch, self._order)))
         earlier = next((known for known in whole.open_earlier if known.date == batch.date), None)
         if earlier is None:
-            raise InvariantBroken(f"the batch of {batch.date} was not read with the page of {whole.batch.date}")
+            raise InvariantBroken(
+                f"the batch of {batch.date} was not read with the page of {whole.batch.date}"
+            )
         return self._shown(self._store.save(whole, folded(earlier, MAIN, batch)))
 
     def check(self, page: Page) -> None:
