@@ -228,6 +228,14 @@ def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered 
             lease.release()
 
 
+def ordered_before(job: Job, day: date) -> str:
+    """What was ordered beside the date's campaign so far, for who is about to order one more; "" if nothing."""
+    batch = job.ledger().glance(day.isoformat()).batch
+    return ", ".join(
+        f"{entry.role} is {entry.state}" for entry in batch.campaigns if entry.state is not State.NONE
+    )
+
+
 def _settled(job: Job, seen: Glance, ordered: Ordered | None) -> Outcome | None:
     """As `settled`. A date that is sent is what an order is about, and a skipped one is refused by the order."""
     if ordered is not None and seen.batch.state in {State.SENT, State.SKIPPED}:

@@ -880,6 +880,7 @@ def test_an_order_goes_the_way_of_a_batch(old: tuple[Entry, ...], new: tuple[Ent
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        pytest.param((), (SENDING,), "- may not become sending", id="comes from nowhere"),
         pytest.param((PLANNED,), (SENDING,), "planned may not become sending", id="skips ready"),
         pytest.param(
             (DONE,), (DONE._replace(state=State.READY),), "sent may not become ready", id="taken back"

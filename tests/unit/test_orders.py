@@ -770,6 +770,70 @@ def test_an_open_repair_is_not_sent_again_once_the_first_is_gone() -> None:
     assert world.mails().total() == REACHED
 
 
+# -------------------------------------------------------------------- by what record and what title others are known
+
+
+def test_a_second_mailing_that_another_folder_ordered_is_known_by_its_title() -> None:
+    world = half_canceled(disks=2)
+    world.order(Kind.AGAIN, disk=1)
+    world.account.cut(repairs(world)[0], 4)
+    repairs(world)[0].mailed_at_s = 90_000.0  # on the day after
+    world.pass_time(100)
+    assert world.order().code == 0
+    assert repairs(world)[1].reached == {4}
+
+
+def test_a_second_mailing_that_a_reset_forgot_and_a_person_renamed_is_known_by_the_record() -> None:
+    world = half_canceled()
+    world.order(Kind.AGAIN)
+    world.account.cut(repairs(world)[0], 4)
+    repairs(world)[0].title = "Renamed"
+    world.reset()
+    world.run()
+    assert world.order().code == 0
+    assert repairs(world)[1].reached == {4}
+
+
+def test_a_repair_that_a_person_sent_and_deleted_cannot_be_left_out() -> None:
+    world = half_canceled()
+    world.order(on={"mailer.create": [after(Crash())]})
+    (made,) = repairs(world)
+    made.content = first(world).content
+    world.account.mail(made)
+    world.account.cut(made, 1, "sent")
+    world.pass_time(600)
+    assert world.order().ending is Ending.FOUND_SENT
+    assert (entry(world).requested_at, entry(world).by) == (None, "by hand")
+    world.account.delete(made)
+    assert f"{made.id} of this date is gone" in world.order().message
+
+
+def test_an_order_that_was_never_sent_and_is_gone_holds_up_no_other() -> None:
+    world = half_canceled(status="sent")
+    world.order(Kind.AGAIN, on={"mailer.write_content": [before(Crash())]})
+    world.account.delete(repairs(world)[0])
+    assert world.order().code == 0
+    assert world.mails() == ONCE
+
+
+def test_with_the_scope_of_the_job_other_campaigns_of_the_day_are_not_left_out() -> None:
+    world = half_canceled()
+    offer = world.account.add("Special offer")
+    world.account.mail(offer)
+    assert world.order().code == 0
+    assert repairs(world)[-1].reached == {2, 3, 4}
+
+
+def test_with_the_scope_of_the_job_a_campaign_that_a_reset_forgot_and_that_is_gone_is_for_a_human() -> None:
+    world = world_of(Source.HTML)
+    world.scope = Scope.JOB
+    world.run()
+    world.account.delete(first(world))
+    world.reset()
+    ended = world.run()
+    assert (ended.code, "is gone from Mailchimp (404): who was sent it" in ended.message) == (1, True)
+
+
 # ------------------------------------------------------------------------------------------------- the ledger as one part
 
 
