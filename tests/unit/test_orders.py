@@ -327,6 +327,21 @@ def test_a_gap_between_mailings_does_not_hold_up_the_rest_of_the_same_date() -> 
     assert world.order().code == 0
 
 
+def test_a_repair_that_does_not_leave_out_a_later_mailing_is_not_sent_and_a_reset_is_the_way_out() -> None:
+    world = half_canceled()
+    world.order(on={"mailer.send": [before(Crash())]})
+    world.order(Kind.AGAIN)
+    world.account.cut(repairs(world)[1], 3)
+    world.pass_time(600)
+    ended = world.order()
+    assert (ended.code, "does not leave out who was sent" in ended.message) == (1, True)
+    assert entry(world).state is State.SENDING
+    world.reset()
+    world.run()
+    assert world.order().code == 0
+    assert [m.reached for m in repairs(world)] == [{3, 4}, {0, 1, 2}]
+
+
 # -------------------------------------------------------------------------------------------------- what is ordered next
 
 
