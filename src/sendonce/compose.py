@@ -244,10 +244,21 @@ def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered 
         except Stopped as stop:
             # before `run` began or after it ended: in between it answers for itself
             ended = f"This run was ended by {stop.signal_name}. Run again, that is safe."
+            if ordered is not None and ordered.kind == "again":
+                # one that is through would be followed by another
+                ended = f"This run was ended by {stop.signal_name}. Look at the date's status before you order it again."
             return Outcome(Ending.TEMPORARY, day.isoformat(), ended)
         finally:
             signals.ignore()
             lease.release()
+
+
+def ordered_before(job: Job, day: date) -> str:
+    """What was ordered beside the date's campaign so far, for who is about to order one more; "" if nothing."""
+    batch = job.ledger().glance(day.isoformat()).batch
+    return ", ".join(
+        f"{entry.role} is {entry.state}" for entry in batch.campaigns if entry.state is not State.NONE
+    )
 
 
 def _settled(job: Job, seen: Glance, ordered: Ordered | None) -> Outcome | None:

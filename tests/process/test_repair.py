@@ -190,6 +190,8 @@ def test_a_second_mailing_to_all_needs_the_date_typed(desk: Desk) -> None:
     entry = desk.record()["campaigns"][1]
     assert (entry["role"], entry["state"]) == ("again 1", "sent")
     assert entry["order"].endswith(": wrong link")
+    code, said = typed(desk, "no\n")
+    assert (code, "Ordered for that date so far: again 1 is sent." in said) == (1, True), said
     assert desk.send().code == 0
     assert mailed(desk) == (2 * PEOPLE, PEOPLE, 2)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sendonce import settings
@@ -51,6 +51,14 @@ KEY = "5ec4e75ec4e75ec4e75ec4e75ec4e75e-us1"
 SETTING_NAMES = st.sampled_from([doc.name for doc in settings.SETTINGS])
 
 
+@example(where="SENDONCE_JOB", before="", after="=", separator="", key=KEY[:32])
+@example(
+    where="SENDONCE_JOB",
+    before="",
+    after="=x\nSENDONCE_JOB5ec4e75ec4e75ec4e75ec4e75ec4e75e=y",
+    separator="",
+    key=KEY[:32],
+)
 @given(
     where=SETTING_NAMES,
     before=st.text(st.sampled_from("'\" :={}$%#\u200b\n-/"), max_size=3),

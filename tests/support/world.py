@@ -8,8 +8,8 @@ the disk must hold by then; a run that acts before it has written fails the test
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -29,7 +29,7 @@ from sendonce.core.campaigns import (
     Spec,
     Unclear,
 )
-from sendonce.core.dates import belongs, render
+from sendonce.core.dates import belongs, created_title, render
 from sendonce.core.decide import Rules
 from sendonce.core.errors import (
     ClaimLost,
@@ -40,8 +40,10 @@ from sendonce.core.errors import (
     StateUnusable,
     Stopped,
 )
-from sendonce.core.guards import NO_GUARDS
+from sendonce.core.guards import NO_GUARDS, Scope
 from sendonce.core.model import Attempt, Batch, Ending, Glance, Outcome, Page, Pause, Reset, Source, State
+from sendonce.core.orders import Kind, order_of
+from sendonce.core.parts import MAIN, part
 from sendonce.core.ports import CampaignSource, Clock, LedgerStore, Mailer, Witness
 from sendonce.core.rehearse import rehearse
 from sendonce.exits import ExitCode, code_of, code_of_ending
@@ -263,6 +265,8 @@ class Made:
     is_undated: bool = False
     emails_sent: int | None = None
     deliveries: int = 0
+    reached: frozenset[int] = frozenset()
+    counted: int | None = None
 
     @property
     def is_mailed(self) -> bool:
@@ -298,6 +302,7 @@ class Account:
         self.shows_content_as: Callable[[Content], Content] = lambda content: content
         self.show_settings_with: dict[str, object] = {}
         self.segment_types: dict[int, str] = {}
+        self.tags: dict[int, frozenset[int]] = {}
         # later ones have smaller ids: a tie within one second is decided against the order of making
         self._ids = (f"{0xFFFFFF - n:06x}" for n in count())
 
@@ -312,15 +317,42 @@ class Account:
         self.campaigns[made.id] = self.ever[made.id] = made
         if made.is_mailed:
             made.mailed_at_s, made.deliveries = self.now_s(), 1
+            made.reached = self.people_for(made)
             made.emails_sent = self.audience if made.emails_sent is None else made.emails_sent
         return made
 
     def mail(self, made: Made) -> None:
         """Mail it now, and never again."""
-        made.status, made.deliveries = "sending", made.deliveries + 1
-        made.mailed_at_s, made.emails_sent = self.now_s(), self.audience
+        made.reached = self.people_for(made)
+        made.counted = made.emails_sent = len(made.reached)
+        made.status, made.deliveries, made.mailed_at_s = "sending", made.deliveries + 1, self.now_s()
         made.shown_from_s = self.now_s() + self.status_lag_s
         self.tick()
+
+    def people_for(self, made: Made) -> frozenset[int]:
+        """Whom a campaign would go to now: its audience, less those whom its conditions leave out.
+
+        A campaign that is still being mailed leaves out nobody yet, which is the worst that can be.
+        """
+        people = frozenset(range(self.audience))
+        segment = made.spec.recipients.get("segment_opts", {})
+        assert isinstance(segment, dict)
+        for condition in segment.get("conditions", ()):
+            match condition:
+                case {"condition_type": "Aim", "field": "aim", "op": "nosent", "value": str(web_id)}:
+                    other = self.ever[f"{int(web_id):06x}"]
+                    people -= frozenset() if other.status == "sending" else other.reached
+                case {"condition_type": "StaticSegment", "op": "static_is", "value": int(tag)}:
+                    people &= self.tags[tag]
+                case _:
+                    raise AssertionError(f"a condition that this Mailchimp does not know: {condition}")
+        saved = segment.get("saved_segment_id")
+        return people & self.tags[saved] if saved in self.tags else people
+
+    def cut(self, made: Made, reached: int, status: str = "canceled") -> None:
+        """Have a mailing end after so many people: canceled, or in the end with fewer than were counted."""
+        made.reached = frozenset(sorted(made.reached)[:reached])
+        made.status, made.emails_sent = status, reached
 
     def delete(self, made: Made) -> None:
         """Take it away; that it was mailed, if it was, nobody can take back."""
@@ -397,12 +429,17 @@ class Account:
             create_time=None if made.is_undated else whole(made.made_at_s),
             web_id=int(made.id, 16),
             send_time=None if status == "save" or at_s is None else whole(at_s),
-            emails_sent=made.emails_sent if status == "sent" else 0,
-            recipient_count=self.audience,
+            emails_sent=made.emails_sent if status in {"sent", "canceled"} else 0,
+            recipient_count=len(self.people_for(made)) if made.counted is None else made.counted,
             settings=settings if is_by_id else {},
             recipients={"list_id": made.list_id, **made.spec.recipients} if is_by_id else {},
             tracking=dict(made.spec.tracking) if is_by_id else {},
         )
+
+
+def date_of(day: str) -> date:
+    """Return the day of a text."""
+    return date.fromisoformat(day)
 
 
 def time_at(at_s: float) -> datetime:
@@ -425,6 +462,7 @@ class MemoryMailer(Mailer):
         self._day, self._list_id = date, list_id
         self._heard: tuple[datetime, float] | None = None
         self.posts: list[str] = []
+        self.role, self.title_key = MAIN, render(PATTERN, JOB, date_of(date))
 
     def now(self) -> datetime:
         return self._gate.call("mailer.now", self._now)
@@ -485,7 +523,7 @@ class MemoryMailer(Mailer):
     def create(self, spec: Spec, title: str) -> Campaign:
         batch = self._recorded()
         assert batch.nonce, "a draft is created and its nonce is not on the disk"
-        assert title == f"{render(PATTERN, JOB, date.fromisoformat(self._day))} [{batch.nonce}]"
+        assert title == created_title(self.title_key, batch.nonce)
         account = self._account
         return self._ask("create", lambda: account.shown(account.create(spec, title), is_by_id=True))
 
@@ -527,7 +565,7 @@ class MemoryMailer(Mailer):
     def _recorded(self) -> Batch:
         """The record of the date, for a request that changes something: the claim was checked right before it."""
         assert self._disk.holder == self._run, "a request that changes something, and the claim is lost"
-        return self._disk.ledger.batch(self._day)
+        return part(self._disk.ledger.batch(self._day), self.role)
 
 
 # -------------------------------------------------------------------------------------------- the rest of the world
@@ -574,6 +612,21 @@ class ScriptedSource(CampaignSource):
         return self._gate.call("source.spec", lambda: self._world.spec)
 
 
+class CopySource(CampaignSource):
+    """What is ordered beside the day's campaign: the same once more."""
+
+    def __init__(self, world: World, gate: Gate, campaign_id: str) -> None:
+        self._world, self._gate, self._id = world, gate, campaign_id
+
+    def spec(self) -> Spec:
+        def read() -> Spec:
+            made = self._world.account.campaigns[self._id]
+            recipients = {**made.spec.recipients, "list_id": made.list_id}
+            return Spec("regular", recipients, made.spec.settings, made.spec.tracking, made.content)
+
+        return self._gate.call("source.spec", read)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a run ended, and what it did."""
@@ -613,6 +666,7 @@ class World:
         self.spec = spec_of()
         self.settle_s, self.listing_s, self.timeout_s = 180.0, 30.0, 130.0
         self.guards = NO_GUARDS
+        self.scope = Scope.OFF
         self._numbers = count(1)
 
     @property
@@ -626,6 +680,14 @@ class World:
     def deliveries(self, key: str = KEY) -> int:
         """How often the day went out."""
         return sum(m.deliveries for m in self.account.ever.values() if belongs(m.title, key))
+
+    def mails(self) -> Counter[int]:
+        """How many mails each person of the audience got, of all campaigns there ever were; who got none has 0."""
+        got = Counter(dict.fromkeys(range(self.account.audience), 0))
+        for made in self.account.ever.values():
+            assert made.deliveries <= 1, "a campaign was mailed twice"
+            got.update(made.reached)
+        return got
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and have happen what is due meanwhile, in its order."""
@@ -655,6 +717,7 @@ class World:
             *times,
             day,
             self.guards,
+            scope=self.scope,
             title_pattern=PATTERN,
         )
 
@@ -665,9 +728,10 @@ class World:
         disk: int = 0,
         at: Mapping[int, Fault] | None = None,
         on: Mapping[str, Sequence[Fault | None]] | None = None,
+        kind: Kind | None = None,
     ) -> Process:
-        """Take the lease for a run that has not begun."""
-        return Process(self, f"run{next(self._numbers)}", day, self.disks[disk], Gate(at, on))
+        """Take the lease for a run that has not begun; with `kind`, for one that an operator orders."""
+        return Process(self, f"run{next(self._numbers)}", day, self.disks[disk], Gate(at, on), kind=kind)
 
     def run(
         self,
@@ -680,10 +744,27 @@ class World:
         """One run to its end, whatever that is."""
         return self.begin(day=day, disk=disk, at=at, on=on).go()
 
-    def rehearse(self, day: str = DAY, *, on: Mapping[str, Sequence[Fault | None]] | None = None) -> Ended:
+    def order(
+        self,
+        kind: Kind = Kind.REMAINING,
+        *,
+        disk: int = 0,
+        at: Mapping[int, Fault] | None = None,
+        on: Mapping[str, Sequence[Fault | None]] | None = None,
+    ) -> Ended:
+        """One run that an operator orders beside the day's own, to its end."""
+        return self.begin(disk=disk, at=at, on=on, kind=kind).go()
+
+    def rehearse(
+        self,
+        day: str = DAY,
+        *,
+        on: Mapping[str, Sequence[Fault | None]] | None = None,
+        kind: Kind | None = None,
+    ) -> Ended:
         """Make a dry run, without a lease."""
-        process = Process(self, "dry", day, self.disk, Gate(None, on), has_lease=False)
-        return process.ended(lambda: rehearse(self.rules(day), process.ports))
+        process = Process(self, "dry", day, self.disk, Gate(None, on), has_lease=False, kind=kind)
+        return process.ended(lambda: rehearse(*process.prepared()))
 
     def take_over(self, disk: int = 0) -> None:
         """Somebody else holds the lease now."""
@@ -716,9 +797,17 @@ class Process:
     """One process: a `Run` with its ports."""
 
     def __init__(
-        self, world: World, name: str, day: str, disk: Disk, gate: Gate, *, has_lease: bool = True
+        self,
+        world: World,
+        name: str,
+        day: str,
+        disk: Disk,
+        gate: Gate,
+        *,
+        has_lease: bool = True,
+        kind: Kind | None = None,
     ) -> None:
-        self._world, self.gate = world, gate
+        self._world, self.gate, self._day, self._kind = world, gate, day, kind
         if has_lease:
             disk.holder = name
         self.mailer = MemoryMailer(world.account, disk, gate, run=name, date=day, list_id=world.list_id)
@@ -731,12 +820,39 @@ class Process:
             witness=self.witness,
             new_nonce=lambda: gate.call("new_nonce", lambda: f"{int(name.removeprefix('run')):08x}"),
         )
-        attempt = Attempt(name, "web1", 812, time_at(world.now_s).replace(microsecond=0))
-        self.run = Run(world.rules(day), self.ports, attempt)
+        self._attempt = Attempt(name, "web1", 812, time_at(world.now_s).replace(microsecond=0))
+        self.run = Run(world.rules(day), self.ports, self._attempt)
 
     def go(self) -> Ended:
         """Run to the end."""
-        return self.ended(self.run.go)
+        return self.ended(self._go)
+
+    def _go(self) -> Outcome:
+        if self._kind is not None:
+            try:
+                self.run = Run(*self.prepared(), self._attempt)
+            except Refused as fault:
+                return Outcome(Ending.REFUSED, self._day, fault.message)
+        return self.run.go()
+
+    def prepared(self) -> tuple[Rules, Ports]:
+        """What the run is about, and its ports; of an ordered one as the command puts them together."""
+        rules = self._world.rules(self._day)
+        if self._kind is None:
+            return rules, self.ports
+        order = order_of(self._kind, self.ports.store.load(self._day).batch, rules.title_key, self.mailer)
+        self.mailer.role, self.mailer.title_key = order.role, order.title_key(rules.title_key)
+        scope = Scope.AUDIENCE if rules.scope is Scope.AUDIENCE else Scope.JOB
+        rules = replace(
+            rules,
+            source=Source.REPLICATE,
+            role=order.role,
+            order="root@web1: a test",
+            title_key=self.mailer.title_key,
+            date_key=rules.title_key,
+            scope=scope if self._kind is Kind.REMAINING else Scope.OFF,
+        )
+        return rules, replace(self.ports, source=CopySource(self._world, self.gate, order.first.id))
 
     def ended(self, work: Callable[[], Outcome]) -> Ended:
         """Do it, and gather how it ended. A failed check of this world, and a bug of ours, come through."""

@@ -10,7 +10,7 @@ import pytest
 
 from sendonce.core.audit import Finding, arrival, compared, merge, rebuild, verify
 from sendonce.core.campaigns import Campaign
-from sendonce.core.ledger import empty
+from sendonce.core.ledger import empty, parse
 from sendonce.core.model import Attempt, Batch, Ending, Entry, State
 
 PATTERN = "Digest {date}"
@@ -421,3 +421,81 @@ def test_only_what_is_sent_or_being_sent_once_has_left(
     campaigns: list[Campaign], ending: Ending, text: str
 ) -> None:
     assert arrived(*campaigns) == (ending, text)
+
+
+# --------------------------------------------------------------------------- what was ordered beside the day's campaign
+
+REPAIR = Entry(
+    "cccccc",
+    f"{KEY} (remaining 1) [00000003]",
+    role="remaining 1",
+    state=State.SENT,
+    nonce="00000003",
+    order="root@web1: canceled half-way",
+    requested_at=ASKED_AT,
+    sent_at=SENT_AT,
+    emails_sent=3,
+)
+REPAIR_TWIN = Entry("cccccd", f"{KEY} (remaining 1) [00000004]", role="remaining 1 twin", sent_at=SENT_AT)
+PLANNED = Entry("", "", role="again 1", state=State.PLANNED, nonce="00000005", order="root@web1: wrong link")
+ORDERED = (REPAIR, REPAIR_TWIN, PLANNED)
+REPAIR_SHOWN = campaign("cccccc", title=REPAIR.title, emails_sent=3)
+
+
+@pytest.mark.parametrize("status", ["sent", "sending"])
+def test_a_repair_that_mailchimp_shows_as_mailed_is_no_finding(status: str) -> None:
+    recorded = [batch(State.SENT, entry(), *ORDERED)]
+    assert said(recorded, [campaign(), campaign("cccccc", status, REPAIR.title)]) == []
+
+
+def test_a_repair_alone_makes_no_date_of_its_own() -> None:
+    assert said([], [REPAIR_SHOWN]) == []
+    assert rebuild([REPAIR_SHOWN], PATTERN, JOB, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "shown", "own"),
+    [
+        pytest.param(
+            batch(State.SENT, entry(requested_at=ASKED_AT), *ORDERED),
+            [campaign()],
+            [("aaaaaa", "main")],
+            id="sent as on record",
+        ),
+        pytest.param(
+            batch(State.SENDING, entry(requested_at=ASKED_AT), *ORDERED),
+            [campaign()],
+            [("aaaaaa", "main")],
+            id="sent, and not on record as that",
+        ),
+        pytest.param(
+            batch(State.SENT, entry(requested_at=ASKED_AT), *ORDERED),
+            [campaign(B)],
+            [("bbbbbb", "main"), ("aaaaaa", "former")],
+            id="another was sent",
+        ),
+        pytest.param(
+            batch(State.REFUSED, entry(), *ORDERED),
+            [campaign(B)],
+            [("bbbbbb", "main")],
+            id="another was sent, and the recorded one never asked for",
+        ),
+        pytest.param(
+            batch(State.REFUSED, entry(), REPAIR._replace(requested_at=None), PLANNED),
+            [campaign(status="canceled")],
+            [("aaaaaa", "main")],
+            id="canceled",
+        ),
+        pytest.param(batch(State.REFUSED, entry(), PLANNED), [], [("aaaaaa", "main")], id="gone"),
+    ],
+)
+def test_a_rebuilt_ledger_keeps_every_order_as_it_was(
+    old: Batch, shown: list[Campaign], own: list[tuple[str, str]]
+) -> None:
+    (merged,) = merge([old], rebuild([*shown, REPAIR_SHOWN], PATTERN, JOB, NOW))
+    ordered = tuple(e for e in old.campaigns if e.role not in {"main", "former", "twin"})
+    assert merged.campaigns[len(own) :] == ordered
+    assert [(e.id, e.role) for e in merged.campaigns[: len(own)]] == own
+    # and it is one that can be written, and read again
+    written = empty(JOB, "us19.api.mailchimp.com").rebuilt([merged])
+    assert parse(written.dump()).batch(DAY) == merged

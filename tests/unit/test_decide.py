@@ -33,6 +33,7 @@ from sendonce.core.decide import (
     settled_at,
 )
 from sendonce.core.errors import InvariantBroken
+from sendonce.core.guards import Scope
 from sendonce.core.model import Batch, Entry, Page, Pause, Source, State
 
 if TYPE_CHECKING:
@@ -873,3 +874,99 @@ def test_a_draft_that_is_gone_is_not_adopted_from_a_listing_that_still_shows_it(
     assert look.without(gone.id) == Look(look.at, (sent,), {sent.id: None})
     # what is past `save` was mailed, or may be, whatever a read by id says
     assert look.without(sent.id) == Look(look.at, (gone, sent), {gone.id: None})
+
+
+# ------------------------------------------------------- others of the date whose recipients a campaign shall leave out
+
+NOSENT_B = {"condition_type": "Aim", "field": "aim", "op": "nosent", "value": "4712"}
+LEAVES_OUT_B = {"list_id": "list1", "segment_opts": {"match": "all", "conditions": [NOSENT_B]}}
+
+
+def other(status: str = "sent", **fields: Any) -> Campaign:
+    """Another campaign of the date, `bbbbbb`."""
+    return campaign(B, "Special offer", status, **({"web_id": 4712} | fields))
+
+
+def reaching(*reached: Campaign, lost: tuple[str, ...] = (), drafts: tuple[Campaign, ...] = ()) -> Look:
+    return look(*drafts, by_id={c.id: c for c in drafts}, reached=reached, lost=lost)
+
+
+def html(**changes: Any) -> Rules:
+    return rules(Source.HTML, **({"scope": Scope.JOB, "list_id": "list1"} | changes))
+
+
+@pytest.mark.parametrize("status", ["sending", "canceling"])
+def test_while_another_of_the_date_is_being_mailed_nothing_is_created_or_sent(status: str) -> None:
+    drafts = (campaign(A, CREATED),)
+    for seen in (reaching(other(status)), reaching(other(status), drafts=drafts)):
+        assert step(page(), seen, html()) == GiveWay(
+            "bbbbbb of this date is still being mailed: who was not sent it is known only afterwards."
+        )
+
+
+def test_another_of_the_date_whose_status_tells_nothing_is_for_a_human() -> None:
+    assert step(page(), reaching(other("archived")), html()) == Refuse(
+        'Campaign bbbbbb of this date is "archived" in Mailchimp: whether who was sent it would be left out of another '
+        "is not known."
+    )
+
+
+def test_another_of_the_date_that_is_gone_is_for_a_human_unless_its_recipients_are_known_otherwise() -> None:
+    seen = reaching(lost=(C, B))
+    assert step(page(), seen, html(covered=frozenset({B}))) == Refuse(
+        "cccccc of this date is gone from Mailchimp (404): who was sent it cannot be left out of another."
+    )
+    assert step(page(), seen, html(covered=frozenset({B, C}))) == Intend()
+
+
+@pytest.mark.parametrize("status", ["sending", "archived"])
+def test_another_of_another_audience_holds_up_nothing(status: str) -> None:
+    elsewhere = other(status, list_id="list2")
+    assert step(page(), reaching(elsewhere), html()) == Intend()
+    # which audience it will be is not known yet
+    assert step(page(), reaching(elsewhere), html(list_id="")) != Intend()
+
+
+def test_a_draft_is_written_again_when_another_was_mailed_since() -> None:
+    ready = page(State.READY, entry(title=CREATED), nonce=NONCE)
+    draft = campaign(A, CREATED)
+    seen = reaching(other(), drafts=(draft,))
+    for left_out in (frozenset[str](), frozenset({C})):
+        done = Done(built_id=A, spec=SPEC, left_out=left_out)
+        assert step(ready, seen, html(), done=done) == Build(draft)
+    leaving = replace(SPEC, recipients=LEAVES_OUT_B)
+    done = Done(built_id=A, spec=leaving, left_out=frozenset({B}))
+    assert step(ready, seen, html(), done=done) == Refuse(
+        "Campaign aaaaaa does not read back as it was written (recipients.segment_opts).", draft
+    )
+    written = campaign(A, CREATED, recipients=LEAVES_OUT_B)
+    assert step(ready, reaching(other(), drafts=(written,)), html(), done=done) == Send(written)
+    elsewhere = other(list_id="list2")
+    done = Done(built_id=A, spec=SPEC)
+    assert step(ready, reaching(elsewhere, drafts=(draft,)), html(), done=done) == Send(draft)
+
+
+SENDING = entry(title=CREATED, requested_at=at("11:50:00"), gave_up_at=at("11:50:00"))
+
+
+def open_send(recipients: Mapping[str, object], *reached: Campaign, lost: tuple[str, ...] = ()) -> Step:
+    """What follows on a send that was asked for ten minutes ago, and shows as a draft."""
+    draft = campaign(A, CREATED, recipients=recipients)
+    seen = reaching(*reached, lost=lost, drafts=(draft,))
+    return step(page(State.SENDING, SENDING, nonce=NONCE), seen, html())
+
+
+def test_an_open_send_is_repeated_only_if_it_leaves_out_whom_it_must() -> None:
+    assert isinstance(open_send(LEAVES_OUT_B, other()), Send)
+    assert isinstance(open_send({"list_id": "list1"}, other(list_id="list2")), Send)
+    refused = open_send({"list_id": "list1"}, other())
+    assert isinstance(refused, Refuse)
+    assert refused.reason == "Campaign aaaaaa does not leave out who was sent bbbbbb on this date."
+
+
+def test_an_open_send_is_not_repeated_while_or_after_it_cannot_be_said_who_was_sent_another() -> None:
+    assert isinstance(open_send(LEAVES_OUT_B, other("sending")), GiveWay)
+    assert isinstance(open_send(LEAVES_OUT_B, other("archived")), Refuse)
+    assert open_send(LEAVES_OUT_B, lost=(B,)) == Refuse(
+        "bbbbbb of this date is gone from Mailchimp (404): who was sent it cannot be left out of another."
+    )

@@ -819,3 +819,95 @@ def test_a_pause_comes_back_from_its_row() -> None:
     assert (parse(text()).pause_row(), assemble(1, "digest", "api", {}, []).pause) == ("", None)
     with pytest.raises(LedgerDamaged, match="the pause: not JSON"):
         assemble(1, "digest", "api", {}, [], b"{")
+
+
+# ---- what was ordered beside the day's campaign ----
+
+MAIN = entry(requested_at=time(8, 0, 4))
+PLANNED = Entry(
+    "", "", role="remaining 1", state=State.PLANNED, nonce="5e0e96f8", order="root@web1: canceled"
+)
+READY = PLANNED._replace(id="c9", title="digest (remaining 1)", state=State.READY)
+SENDING = READY._replace(state=State.SENDING, requested_at=time(9, 0, 0))
+DONE = SENDING._replace(state=State.SENT, sent_at=time(9, 0, 1))
+AGAIN = Entry("", "", role="again 1", state=State.REFUSED, reason="No.", order="root@web1: wrong link")
+
+
+def dated(*ordered: Entry, state: State = State.SENT) -> Batch:
+    return Batch(DAY, state, campaigns=(MAIN, *ordered))
+
+
+@pytest.mark.parametrize("ordered", [(PLANNED,), (PLANNED, AGAIN), (SENDING, AGAIN), (DONE,)])
+def test_an_order_comes_back_from_the_text_as_it_was(ordered: tuple[Entry, ...]) -> None:
+    written = empty("digest", "x").rebuilt([dated(*ordered)]).dump()
+    assert parse(written).batch(DAY) == dated(*ordered)
+
+
+def test_an_order_makes_no_earlier_batch_an_open_one() -> None:
+    counted = dated(SENDING)._replace(campaigns=(MAIN._replace(emails_sent=5), SENDING))
+    assert empty("digest", "x").rebuilt([counted]).open_before("2026-12-01") == ()
+
+
+@pytest.mark.parametrize("state", ["mailed", ""])
+def test_an_order_in_no_known_state_is_damage(state: str) -> None:
+    edited = parse(with_sent(campaigns=[ENTRY, {"id": "c9", "role": "remaining 1", "state": state}]))
+    with pytest.raises(LedgerDamaged, match=f"2026-11-30.campaigns.state: no state is called '{state}'"):
+        edited.batch(DAY)
+
+
+def test_two_entries_of_one_order_are_damage() -> None:
+    twice = {"role": "remaining 1", "state": "planned"}
+    edited = parse(with_sent(campaigns=[ENTRY, {"id": "c8", **twice}, {"id": "c9", **twice}]))
+    with pytest.raises(LedgerDamaged, match="two campaigns have the role remaining 1"):
+        edited.batch(DAY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param((), (PLANNED,), id="begins"),
+        pytest.param((PLANNED,), (READY,), id="has its campaign"),
+        pytest.param((READY,), (SENDING,), id="about to be sent"),
+        pytest.param((SENDING,), (DONE,), id="sent"),
+        pytest.param((SENDING,), (SENDING._replace(requested_at=time(9, 5, 0)),), id="asked for again"),
+        pytest.param((DONE,), (DONE, AGAIN), id="another kind begins"),
+    ],
+)
+def test_an_order_goes_the_way_of_a_batch(old: tuple[Entry, ...], new: tuple[Entry, ...]) -> None:
+    check_transition(dated(*old), dated(*new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param((), (SENDING,), "- may not become sending", id="comes from nowhere"),
+        pytest.param((PLANNED,), (SENDING,), "planned may not become sending", id="skips ready"),
+        pytest.param(
+            (DONE,), (DONE._replace(state=State.READY),), "sent may not become ready", id="taken back"
+        ),
+        pytest.param((DONE,), (), "the request to send c9 would be forgotten", id="lost"),
+        pytest.param(
+            (DONE._replace(requested_at=None),), (), "sent may not become -", id="lost, and sent by hand"
+        ),
+        pytest.param((DONE,), (DONE._replace(role="remaining 2"),), "sent may not become -", id="renumbered"),
+        pytest.param((DONE,), (DONE._replace(role="former"),), "sent may not become -", id="relabeled"),
+        pytest.param(
+            (SENDING,),
+            (SENDING._replace(id="c8"), SENDING._replace(role="remaining 1 former", state=State.NONE)),
+            "c9 is being sent, not c8",
+            id="another campaign",
+        ),
+        pytest.param(
+            (READY,), (SENDING._replace(requested_at=None),), "no time of the request", id="sending unasked"
+        ),
+        pytest.param(
+            (PLANNED,), (PLANNED._replace(state=State.SENT),), "sent, and no campaign", id="sent nothing"
+        ),
+        pytest.param((READY,), (READY, READY._replace(id="c8")), "two campaigns have the role", id="twice"),
+    ],
+)
+def test_an_illegal_change_of_an_order_is_a_bug(
+    old: tuple[Entry, ...], new: tuple[Entry, ...], said: str
+) -> None:
+    with pytest.raises(InvariantBroken, match=said):
+        check_transition(dated(*old), dated(*new))

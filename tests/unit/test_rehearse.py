@@ -12,7 +12,7 @@ import pytest
 
 from sendonce.core.batch import Run
 from sendonce.core.campaigns import Checklist, No, NotSent
-from sendonce.core.decide import Forget, GiveWay, Look, LookAgain
+from sendonce.core.decide import Forget, Look, LookAgain
 from sendonce.core.errors import CredentialsRejected, InvariantBroken, NoAnswer, Refused
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Source, State
 from sendonce.core.rehearse import draft_of, foretell, rehearse
@@ -513,9 +513,7 @@ def test_a_created_source_that_is_not_given_is_a_bug() -> None:
         Run(created.rules(), without_source.ports, Attempt("run1", "web1", 812, START)).go()
 
 
-@pytest.mark.parametrize(
-    "step", [GiveWay("?"), Forget("ffffff"), LookAgain(START)], ids=lambda step: type(step).__name__
-)
+@pytest.mark.parametrize("step", [Forget("ffffff"), LookAgain(START)], ids=lambda step: type(step).__name__)
 def test_a_step_that_no_run_begins_with_is_a_bug(step: Step) -> None:
     world = world_of(Source.HTML)
     process = world.begin()

@@ -93,7 +93,7 @@ def send_batch(
         job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
         return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
     if again:
-        _confirm_again(when)
+        _confirm_again(when, compose.ordered_before(job, when))
     monitor = compose.monitor(job)
     with monitor.told_of_faults(when.isoformat()):
         outcome = _sent(job, when, monitor, ordered, is_waiting=wait)
@@ -120,10 +120,14 @@ def _ordered(day: str | None, reason: str, *, is_remaining: bool, is_again: bool
     return compose.Ordered(Kind.REMAINING if is_remaining else Kind.AGAIN, " ".join(reason.split()))
 
 
-def _confirm_again(day: date) -> None:
-    """Have the date typed. Raise Refused if it is another, WrongUsage if nobody is there to type it."""
+def _confirm_again(day: date, ordered_before: str) -> None:
+    """Have the date typed. Raise Refused if it is another, WrongUsage if nobody is there to type it.
+
+    Who repeats the order because its end was not heard of is told here what became of it.
+    """
+    before = f"Ordered for that date so far: {ordered_before}.\n" if ordered_before else ""
     sys.stderr.write(
-        f"--again mails the campaign of {day} once more, also to all who were sent it.\n"
+        f"--again mails the campaign of {day} once more, also to all who were sent it.\n{before}"
         "If that is meant, type the date (YYYY-MM-DD): "
     )
     sys.stderr.flush()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs, day_of_title
 from sendonce.core.model import Batch, Ending, Entry, Outcome, State, many
+from sendonce.core.parts import MAIN, folded, part, roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,28 +124,35 @@ def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
     """What a rebuilt ledger holds: `new`, and of the old one what Mailchimp cannot know or does not contradict.
 
     A date that Mailchimp shows as mailed is sent. Any other stays as it was if it was sent, skipped or ever asked to
-    be sent: a campaign that somebody deleted or renamed must not make room for a second one.
+    be sent: a campaign that somebody deleted or renamed must not make room for a second one. What was ordered beside a
+    date's campaign (see `parts`) is no part of `new`, and stays as it is on record.
     """
     by_date = {batch.date: batch for batch in new}
     for batch in old:
         rebuilt = by_date.get(batch.date)
         if rebuilt is not None and rebuilt.state is State.SENT:
             by_date[batch.date] = _remembering(rebuilt, batch)
-        elif batch.state in {State.SENT, State.SKIPPED} or any(e.requested_at for e in batch.campaigns):
+        elif (
+            batch.state in {State.SENT, State.SKIPPED}
+            or any(e.requested_at for e in batch.campaigns)
+            or roles(batch)
+        ):
             by_date[batch.date] = batch
     return tuple(by_date[date] for date in sorted(by_date))
 
 
 def _remembering(rebuilt: Batch, old: Batch) -> Batch:
-    """A date that was mailed, with the requests and tries that only the old ledger knows of."""
-    known = {entry.id: entry for entry in old.campaigns}
+    """A date that was mailed, with the requests, tries and orders that only the old ledger knows of."""
+    own = part(old, MAIN).campaigns
+    known = {entry.id: entry for entry in own}
     mailed = {entry.id for entry in rebuilt.campaigns}
     if old.state is State.SENT and mailed <= set(known):
         return old
     entries = tuple(_with_request(entry, known.get(entry.id)) for entry in rebuilt.campaigns)
-    asked = (e for e in old.campaigns if e.id not in mailed and e.requested_at is not None)
+    asked = (e for e in own if e.id not in mailed and e.requested_at is not None)
     former = tuple(entry._replace(role="former") for entry in asked)
-    return rebuilt._replace(nonce=old.nonce, attempts=old.attempts, campaigns=(*entries, *former))
+    main = rebuilt._replace(nonce=old.nonce, attempts=old.attempts, campaigns=(*entries, *former))
+    return folded(old, MAIN, main)
 
 
 def _with_request(entry: Entry, known: Entry | None) -> Entry:

@@ -58,7 +58,7 @@ from sendonce.core.errors import (
 )
 from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, many, settled
-from sendonce.core.orders import PartOfLedger
+from sendonce.core.orders import Kind, PartOfLedger
 from sendonce.core.parts import MAIN
 from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
 
@@ -78,6 +78,8 @@ RECIPIENTS_PATIENCE_S = 30 * 60
 """A draft this old whose recipients are still not ready will not heal by itself."""
 SETTLE_POLL_S = (0.5, 1, 2, 4, 8)
 LOOK_PAUSE_S = 1
+NEVER_THROUGH = frozenset({"rss", "automation"})
+"""Campaigns that stay in `sending` for as long as they mail others (facts §7)."""
 HEALING = frozenset({Ending.TEMPORARY, Ending.WAITING})
 """Ends that a later run heals by itself."""
 EARLIER_READ_AT_MOST = 7
@@ -111,7 +113,8 @@ def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
                 by_id[entry.id] = shown
     listing = mailer.listing()
     of_date = tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key))
-    others = tuple(c for c in listing.campaigns if not belongs(c.title, rules.title_key))
+    date_key = rules.date_key or rules.title_key
+    others = tuple(c for c in listing.campaigns if not is_of_date(c.title, date_key))
     former = _former(others, rules) if rules.guards.refuses_stale else None
     look = Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others), former=former)
     return look if rules.scope is Scope.OFF else _with_reached(look, page, listing, mailer, rules)
@@ -143,6 +146,8 @@ def _counts(campaign: Campaign, rules: Rules) -> bool:
         return False
     if is_of_date(campaign.title, rules.date_key or rules.title_key):
         return True
+    if campaign.type in NEVER_THROUGH:
+        return False  # what it mails are campaigns of their own
     at = campaign.send_time
     is_on_date = at is not None and at.astimezone(rules.zone).date().isoformat() == rules.date
     return rules.scope is Scope.AUDIENCE and is_on_date
@@ -493,14 +498,16 @@ class Run:
             )
             self._clock.sleep(min(left_s, 5))
 
-    def _until_ready(self, campaign: Campaign) -> Checklist:
-        """Mailchimp's checklist, with patience for an audience that is still being computed."""
+    def _until_ready(self, campaign: Campaign) -> tuple[Checklist, bool]:
+        """Mailchimp's checklist, with patience for an audience that is still being computed; whether there was a wait."""
         give_up_at = self._clock.monotonic() + RECIPIENTS_WAIT_S
+        has_waited = False
         while True:
             checklist = self._mailer.checklist(campaign.id)
             waits = not checklist.is_ready and checklist.waits_for_recipients
             if not waits or self._clock.monotonic() >= give_up_at:
-                return checklist
+                return checklist, has_waited
+            has_waited = True
             self._clock.sleep(RECIPIENTS_POLL_S)
 
     # --------------------------------------------------------------------------------------------------- the send
@@ -522,9 +529,11 @@ class Run:
         return self._temporary(reason) if objected.heals else self._refused(reason, campaign)
 
     def _send(self, campaign: Campaign, look: Look) -> Look | tuple[Outcome, Batch]:
-        checklist = self._until_ready(campaign)
+        checklist, has_waited = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
+        if has_waited and self._rules.scope is not Scope.OFF:
+            return self._look()  # in these minutes others of the date may have been mailed
         if self._rules.guards != NO_GUARDS or self._done.left_out:
             # only now Mailchimp has counted the recipients, and some minutes may have passed
             counted = self._mailer.campaign(campaign.id)
@@ -706,6 +715,10 @@ class Run:
         """Exit 1. Only an answer to this run's own POST takes a batch out of `sending`."""
         batch = self._batch
         is_answered = self._posted is not None and campaign is not None and campaign.is_draft
+        if batch.state is not State.SENDING and campaign is not None and has_reached(campaign):
+            # some were sent it: whatever it is called later, it stays the one that the date is about
+            entry = _entry(campaign, batch)._replace(title=campaign.title)
+            batch = batch._replace(campaigns=_led_by(entry, batch))
         if batch.state is not State.SENDING or is_answered:
             batch = batch._replace(state=State.REFUSED, reason=reason)
             text = f"{reason} Nothing was sent by this run. Put that right: the next run tries again."
@@ -728,6 +741,10 @@ class Run:
         """A signal or the deadline. A POST on its way is unclear from now on."""
         if batch.state is State.SENT:
             why += " The campaign was sent and is recorded."
+            if self._rules.role.startswith(Kind.AGAIN):
+                # what everybody else may do at a 75 would be the next order here
+                why += " Do not order it again: that would be one more mailing to all."
+                return self._outcome(Ending.TEMPORARY, why, batch.main), batch
         elif self._posted is not None:
             given_up = self._posted._replace(gave_up_at=self._posted.gave_up_at or self._mailer.now())
             batch = batch._replace(campaigns=_with(batch, given_up))

@@ -354,6 +354,8 @@ def _settle_or_send(
             recorded,
         )
     # it is not written to any more: who was sent another campaign meanwhile would be sent this one, too
+    if obstacle := _unknown_reach(look, rules):
+        return obstacle
     if not_left_out := [c for c in look.reached_in(recorded.list_id) if not is_excluded(recorded, c)]:
         return Refuse(
             f"Campaign {recorded.id} does not leave out who was sent {_ids(tuple(not_left_out))} on this date.",
@@ -368,9 +370,15 @@ def _unknown_reach(look: Look, rules: Rules) -> Step | None:
         return Refuse(
             f"{', '.join(lost)} of this date is gone from Mailchimp (404): who was sent it cannot be left out of another."
         )
-    if at_work := [c for c in look.reached if not is_through(c)]:
+    others = look.reached_in(rules.list_id) if rules.list_id else look.reached
+    if at_work := tuple(c for c in others if c.status in {"sending", "canceling"}):
         return GiveWay(
-            f"{_ids(tuple(at_work))} of this date is still being mailed: who was not sent it is known only afterwards."
+            f"{_ids(at_work)} of this date is still being mailed: who was not sent it is known only afterwards."
+        )
+    if odd := next((c for c in others if not is_through(c)), None):
+        return Refuse(
+            f'Campaign {odd.id} of this date is "{odd.status}" in Mailchimp: whether who was sent it would be left out '
+            "of another is not known."
         )
     return None
 

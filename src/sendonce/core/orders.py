@@ -67,8 +67,11 @@ class PartOfLedger:
         if batch.date == whole.batch.date:
             return self._shown(self._store.save(whole, folded(whole.batch, self._role, batch, self._order)))
         earlier = next((known for known in whole.open_earlier if known.date == batch.date), None)
-        changed = batch if earlier is None else folded(earlier, MAIN, batch)
-        return self._shown(self._store.save(whole, changed))
+        if earlier is None:
+            raise InvariantBroken(
+                f"the batch of {batch.date} was not read with the page of {whole.batch.date}"
+            )
+        return self._shown(self._store.save(whole, folded(earlier, MAIN, batch)))
 
     def check(self, page: Page) -> None:
         """As `RunStore.check`."""
@@ -178,7 +181,8 @@ def _is_over(last: Entry, mailer: Mailer) -> bool:
         return False
     shown = mailer.campaign(last.id)
     if shown is None:
-        return False  # its own run finds the same, and says what to do
+        # on record as sent, it has no run any more; without that, its own run finds the same, and says what to do
+        return last.state is State.SENT
     if shown.status == "canceled":
         return True
     if last.state is State.SENT and not is_through(shown):

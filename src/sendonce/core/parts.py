@@ -12,7 +12,8 @@ from typing import Final
 from sendonce.core.model import Batch, Entry, State
 
 MAIN: Final = "main"
-_OWN: Final = frozenset({MAIN, "former", "twin"})
+BESIDE: Final = ("former", "twin")
+"""What else a part may hold: a campaign that was given up after its send was asked for, and one mailed beside its own."""
 
 
 def part(batch: Batch, role: str) -> Batch:
@@ -56,9 +57,8 @@ def roles(batch: Batch) -> tuple[str, ...]:
 
 
 def _is_of(entry: Entry, role: str) -> bool:
-    if role == MAIN:
-        return entry.role in _OWN
-    return entry.role == role or entry.role.removeprefix(f"{role} ") in {"former", "twin"}
+    others = BESIDE if role == MAIN else tuple(f"{role} {other}" for other in BESIDE)
+    return entry.role == role or entry.role in others
 
 
 def _shown(entry: Entry, role: str) -> Entry:

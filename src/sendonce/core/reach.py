@@ -30,7 +30,7 @@ def is_of_date(title: str, key: str) -> bool:
 
 def has_reached(campaign: Campaign) -> bool:
     """Whether somebody may have been sent it. A canceled one was, up to where it was stopped."""
-    return campaign.is_mailed or campaign.status in {"canceling", "canceled"}
+    return campaign.is_mailed or campaign.status in {"canceling", "canceled", "archived"}
 
 
 def is_through(campaign: Campaign) -> bool:

@@ -88,7 +88,7 @@ def draft_of(rules: Rules, ports: Ports) -> Campaign:
     match step:
         case Adopt(campaign) | Build(campaign) | Send(campaign) | Settle(campaign):
             return campaign
-        case Refuse(reason):
+        case Refuse(reason) | GiveWay(reason):
             raise Refused(reason)
         case Intend() | Create() | Forget():
             raise Refused(
@@ -128,7 +128,9 @@ def foretell(step: Step, page: Page, look: Look, rules: Rules, ports: Ports) -> 
             return _would_create(look, rules, ports, say)
         case Adopt(campaign) | Build(campaign) | Send(campaign):
             return _would_send(campaign, page, look, rules, ports, say)
-        case GiveWay() | Forget() | LookAgain():
+        case GiveWay(reason):
+            return say(Ending.TEMPORARY, f"Nothing would be sent now: {reason}")
+        case Forget() | LookAgain():
             raise InvariantBroken(f"{type(step).__name__} cannot be the first step of a rehearsal")
         case _:
             assert_never(step)

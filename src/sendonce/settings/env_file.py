@@ -108,9 +108,9 @@ def _line_fault(binding: Binding, name: str | None, earlier: Mapping[str, Line])
         # Not even the name, unless it is ours: a line that is nothing but a pasted key reads as a bare name.
         return f"{name if name in DOCS else 'a name'} without =value; {form}"
     if re.search("[\r\n]", binding.value):
-        return f"the value of {name} has a newline in it; close the quotes, and write no \\n in double ones"
+        return f"the value of {_shown(name)} has a newline in it; close the quotes, and write no \\n in double ones"
     if name in earlier:
-        return f"{name} is set a second time (first on line {earlier[name].number}); leave one"
+        return f"{_shown(name)} is set a second time (first on line {earlier[name].number}); leave one"
     if name in _MAY_HOLD_HASH and _is_cut_short(binding.original.string):
         return f'the value of {name} ends at " #", which begins a comment; put the value in quotes'
     return _name_fault(name)
@@ -121,8 +121,16 @@ def _name_fault(name: str) -> str | None:
         return f"{name} says where the .env is, so it cannot stand in it; set it in the environment"
     # In any case and without the underscore, too: a misspelt name would be a default in its place.
     if name not in DOCS and name.upper().startswith("SENDONCE"):
-        return f"there is no setting {name}{_meant(name) or '; leave it out'}"
+        return f"there is no setting {_shown(name)}{_meant(name) or '; leave it out'}"
     return None
+
+
+def _shown(name: str) -> str:
+    """The name, unless it may be a key that somebody pasted to the end of one, without the equals sign."""
+    may_hold_key = re.search(r"(?=[A-Za-z]*[0-9])[0-9A-Za-z]{20}", name)
+    if not may_hold_key or name in DOCS:
+        return name
+    return "SENDONCE…" if name.upper().startswith("SENDONCE") else "a name"
 
 
 def _is_cut_short(raw: str) -> bool:
