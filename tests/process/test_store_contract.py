@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from sendonce import compose
+from sendonce import compose, upkeep
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.holder import Standing, describe
 from sendonce.adapters.shared.backend import PAGE_ROWS, Head, Owner
@@ -908,7 +908,7 @@ def test_a_copy_is_the_same_record_by_record_and_the_source_stays(tmp_path: Path
     place.put_record(DAY, json.dumps(odd))
     before = place.ledger().whole()
 
-    copied, kept = compose.copy_ledger(_job(place), _job(other), may_replace=True)
+    copied, kept = upkeep.copy_ledger(_job(place), _job(other), may_replace=True)
 
     assert copied == 3
     assert json.loads(other.kept(kept))["batches"].keys() == {"2020-01-01"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sendonce import compose
+from sendonce import compose, inspection
 from sendonce.cli.base import cli, common, day_option, own_command, shared, warnings_of
 from sendonce.core.errors import SettingsWrong, WrongUsage
 from sendonce.core.model import Ending
@@ -74,9 +74,9 @@ def _findings(root: Path) -> list[Finding]:
         path = where_env_file(shared.env_file, environment(), working_folder())
         if path is None:  # of which job could anything be said?
             return list(of_wrong_settings(error))
-        about = compose.of_machine(root, None, path, is_job_named=shared.job is not None)
+        about = inspection.of_machine(root, None, path, is_job_named=shared.job is not None)
         return [*of_wrong_settings(error), *about]
-    return compose.examine(settings, root, is_job_named=shared.job is not None)
+    return inspection.examine(settings, root, is_job_named=shared.job is not None)
 
 
 def _show(findings: list[Finding]) -> None:
@@ -150,7 +150,7 @@ def check(day: str | None, by: str | None) -> ExitCode:
         raise WrongUsage("--by wants a time of day, HH:MM, as 09:30.")
     job = shared.open_job(needs_state=False)
     when = job.day(day, early=True)
-    outcome = compose.check(job, when)
+    outcome = inspection.check(job, when)
     if by is not None and outcome.ending is Ending.REFUSED:
         outcome = _in_time(job, when, by, outcome)
     return shared.voice.outcome("check", outcome, warnings_of(job))
@@ -184,7 +184,7 @@ def explain(day: str | None) -> ExitCode:
 
     job = shared.open_job()
     when = job.day(day, early=True)
-    told = compose.explain(job, when)
+    told = inspection.explain(job, when)
     zone = job.settings.zone
     advice, words = _advice(told.next_run, when, job.today())
     if told.is_at_work:

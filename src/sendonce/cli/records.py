@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sendonce import compose
+from sendonce import upkeep
 from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
 from sendonce.core.errors import WrongUsage
 from sendonce.core.model import State, many
@@ -103,7 +103,7 @@ def ledger_reset(day: str | None, reason: str, *, yes: bool, force: bool) -> Exi
     job = shared.open_job()
     when = job.day(day, early=True)
     confirm(f"Forget the record of {when} (job {job.settings.job})? It is kept under resets.", is_agreed=yes)
-    was = compose.reset(job, when, reason=reason, force=force)
+    was = upkeep.reset(job, when, reason=reason, force=force)
     text = f"The record of {when} ({was.state.value}) is forgotten and kept under resets. The next run starts over."
     shared.voice.document(
         "ledger reset", ExitCode.OK, date=when.isoformat(), was=was.state.value, message=text
@@ -133,7 +133,7 @@ def ledger_skip(day: str | None, first: str | None, last: str | None, reason: st
     if not 0 <= (end - begin).days < MOST_SKIPPED_DAYS:
         raise WrongUsage(f"--from {begin} --to {end} are no dates, or more than {MOST_SKIPPED_DAYS}.")
     days = [begin + timedelta(days=n) for n in range((end - begin).days + 1)]
-    new = compose.skip(job, days, reason=" ".join(reason.split()))
+    new = upkeep.skip(job, days, reason=" ".join(reason.split()))
     known = len(days) - len(new)
     said = [f"{many(len(new), 'date')} will not be mailed: {', '.join(new)}."] if new else []
     said += [f"{many(known, 'date was', 'dates were')} skipped before: no change."] if known else []
@@ -162,7 +162,7 @@ def pause(until: str | None, reason: str | None) -> ExitCode:
     end = None if until is None else job.day(until, early=True)
     if end is not None and end <= job.today():
         raise WrongUsage(f"--until {end} is not in the future (today is {job.today()}, {job.settings.zone}).")
-    order = compose.pause(job, end, reason=" ".join(reason.split()))
+    order = upkeep.pause(job, end, reason=" ".join(reason.split()))
     back = (
         f"until {order.until} (that day's mail goes out again)" if order.until else "until `sendonce resume`"
     )
@@ -178,7 +178,7 @@ def pause(until: str | None, reason: str | None) -> ExitCode:
 def resume() -> ExitCode:
     """End a pause: the next run sends again."""
     job = shared.open_job()
-    over = compose.resume(job)
+    over = upkeep.resume(job)
     text = f"Job {job.settings.job} was not paused."
     if over is not None:
         text = f"The pause of job {job.settings.job} is over ({over.reason}). The next run sends again."
@@ -193,7 +193,7 @@ def resume() -> ExitCode:
 def ledger_verify() -> ExitCode:
     """Compare the ledger with Mailchimp. Reads only."""
     job = shared.open_job()
-    count, findings = compose.verify(job)
+    count, findings = upkeep.verify(job)
     code = ExitCode.REFUSED if findings else ExitCode.OK
     voice = shared.voice
     section = OF_COMMANDS["ledger verify"] if findings else None
@@ -219,7 +219,7 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     Finds them by the title pattern. The old ledger is kept aside.
     """
     job = shared.open_job()
-    batches, lost, put = compose.rebuild(job)
+    batches, lost, put = upkeep.rebuild(job)
     left = ", ".join(f"{b.date} ({b.state.value})" for b in lost)
     confirm(
         f"The ledger of job {job.settings.job} would hold {many(len(batches), 'batch', 'batches')}."
@@ -255,14 +255,14 @@ def ledger_copy(to: str | None, to_file: Path | None, *, yes: bool) -> ExitCode:
     if (to is None) == (to_file is None):
         raise WrongUsage("Say where to, with --to or with --to-file.")
     job = shared.open_job(needs_mailchimp=False)
-    target, shown = compose.at_another_place(job, setup.place_of(to, to_file))
-    there = len(compose.prepared(target).batches())
+    target, shown = upkeep.at_another_place(job, setup.place_of(to, to_file))
+    there = len(upkeep.prepared(target).batches())
     if there and not yes:
         confirm(
             f"{shown} has a ledger of job {job.settings.job} already, with {many(there, 'batch', 'batches')}. Replace it?",
             is_agreed=yes,
         )
-    copied, kept = compose.copy_ledger(job, target, may_replace=yes or there > 0)
+    copied, kept = upkeep.copy_ledger(job, target, may_replace=yes or there > 0)
     text = f"{many(copied, 'batch was', 'batches were')} copied to {shown}, and read back the same."
     text += f" What was there is kept as {kept}." if kept else ""
     shared.voice.document(
@@ -291,7 +291,7 @@ def lock() -> None:
 def lock_status() -> ExitCode:
     """Say who holds the lease. Changes nothing."""
     job = shared.open_job(needs_mailchimp=False)
-    text, parts = compose.lock_status(job)
+    text, parts = upkeep.lock_status(job)
     shared.voice.document("lock status", ExitCode.OK, holder=parts, message=text)
     shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))
@@ -307,7 +307,7 @@ def lock_break(*, yes: bool) -> ExitCode:
     Hardly ever needed: a run takes over the lease of a dead one by itself.
     """
     job = shared.open_job(needs_mailchimp=False)
-    text = compose.break_lock(job, force=yes)
+    text = upkeep.break_lock(job, force=yes)
     shared.voice.document("lock break", ExitCode.OK, message=text)
     shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sendonce import compose
+from sendonce import compose, runs
 from sendonce.cli.base import cli, common, day_option, shared, warnings_of
 from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.guards import Guard
@@ -84,16 +84,16 @@ def send_batch(
     job = compose.passing(shared.open_job(), names, " ".join(reason.split()) or "--outside-window")
     when = job.day(day, early=early)
     if test_to is not None:
-        outcome = compose.send_test(job, when, test_to)
+        outcome = runs.send_test(job, when, test_to)
         return shared.voice.outcome("send-batch", outcome, warnings_of(job))
     if dry_run:
-        outcome = (None if ordered else compose.already_settled(job, when)) or compose.rehearse(
+        outcome = (None if ordered else compose.already_settled(job, when)) or runs.rehearse(
             job, when, ordered
         )
         job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
         return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
     if again:
-        _confirm_again(when, compose.ordered_before(job, when))
+        _confirm_again(when, runs.ordered_before(job, when))
     monitor = compose.monitor(job)
     with monitor.told_of_faults(when.isoformat()):
         outcome = _sent(job, when, monitor, ordered, is_waiting=wait)
@@ -104,7 +104,7 @@ def send_batch(
     return code
 
 
-def _ordered(day: str | None, reason: str, *, is_remaining: bool, is_again: bool) -> compose.Ordered | None:
+def _ordered(day: str | None, reason: str, *, is_remaining: bool, is_again: bool) -> runs.Ordered | None:
     """What is ordered beside the day's campaign. Such an order names its date: it is nothing for a crontab."""
     if not (is_remaining or is_again):
         return None
@@ -117,7 +117,7 @@ def _ordered(day: str | None, reason: str, *, is_remaining: bool, is_again: bool
         raise WrongUsage(f"{name} needs --date: of which day?")
     if not reason.strip():
         raise WrongUsage(f"{name} needs --reason: why is there another mailing for that date?")
-    return compose.Ordered(Kind.REMAINING if is_remaining else Kind.AGAIN, " ".join(reason.split()))
+    return runs.Ordered(Kind.REMAINING if is_remaining else Kind.AGAIN, " ".join(reason.split()))
 
 
 def _confirm_again(day: date, ordered_before: str) -> None:
@@ -141,13 +141,13 @@ def _confirm_again(day: date, ordered_before: str) -> None:
 
 
 def _sent(
-    job: compose.Job, day: date, monitor: Monitor, ordered: compose.Ordered | None, *, is_waiting: bool
+    job: compose.Job, day: date, monitor: Monitor, ordered: runs.Ordered | None, *, is_waiting: bool
 ) -> Outcome:
     """How the run for the day ended, or that none was needed."""
     outcome = compose.already_settled(job, day) if ordered is None else None
     if outcome is None:
         monitor.started()
-        outcome = compose.send(job, day, _say_last(job, day.isoformat(), monitor), ordered)
+        outcome = runs.send(job, day, _say_last(job, day.isoformat(), monitor), ordered)
     job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
     is_sent = outcome.ending in {Ending.SENT, Ending.FOUND_SENT, Ending.ALREADY_SENT}
     if not (is_waiting and outcome.campaign_id and is_sent):
@@ -174,7 +174,7 @@ def _say_last(job: compose.Job, day: str, monitor: Monitor) -> Callable[[str], N
 
 def _wait(job: compose.Job, outcome: Outcome) -> Outcome:
     if not sys.stderr or not sys.stderr.isatty() or shared.is_quiet or shared.is_json:
-        return compose.watch(job, outcome, lambda *_: None)
+        return runs.watch(job, outcome, lambda *_: None)
     from rich.console import Console
 
     with Console(stderr=True).status(f"Mailchimp is sending {outcome.campaign_id} …") as status:
@@ -184,4 +184,4 @@ def _wait(job: compose.Job, outcome: Outcome) -> Outcome:
                 f"Mailchimp: {word}" + ("" if count is None else f", {many(count, 'email')} so far")
             )
 
-        return compose.watch(job, outcome, show)
+        return runs.watch(job, outcome, show)

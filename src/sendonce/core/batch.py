@@ -19,10 +19,9 @@ from sendonce.core.campaigns import (
     No,
     NotSent,
     Unclear,
-    fingerprint,
     is_same_text,
 )
-from sendonce.core.dates import belongs, created_title, day_of_title
+from sendonce.core.dates import belongs, created_title
 from sendonce.core.decide import (
     CLOCK_GRAIN_S,
     Adopt,
@@ -56,19 +55,28 @@ from sendonce.core.errors import (
     Temporary,
     Unusable,
 )
-from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
+from sendonce.core.guards import NO_GUARDS, Guard, Scope
+from sendonce.core.look import (
+    HEALING,
+    alarm_of_earlier,
+    entry_of,
+    guarded,
+    look_at,
+    mailed_earlier,
+    other_account,
+    watched,
+    with_alarms,
+)
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Outcome, Page, Source, State, many, settled
 from sendonce.core.orders import Kind, PartOfLedger
-from sendonce.core.parts import MAIN
-from sendonce.core.reach import excluding, has_reached, is_of_date, saved_segment
+from sendonce.core.reach import excluding, has_reached, saved_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
-    from sendonce.core.campaigns import Listing, Spec
+    from sendonce.core.campaigns import Spec
     from sendonce.core.decide import Rules
-    from sendonce.core.guards import Objection
     from sendonce.core.ports import CampaignSource, Clock, Mailer, RunStore, Witness
 
 RECIPIENTS_WAIT_S = 120
@@ -78,12 +86,6 @@ RECIPIENTS_PATIENCE_S = 30 * 60
 """A draft this old whose recipients are still not ready will not heal by itself."""
 SETTLE_POLL_S = (0.5, 1, 2, 4, 8)
 LOOK_PAUSE_S = 1
-NEVER_THROUGH = frozenset({"rss", "automation"})
-"""Campaigns that stay in `sending` for as long as they mail others (facts §7)."""
-HEALING = frozenset({Ending.TEMPORARY, Ending.WAITING})
-"""Ends that a later run heals by itself."""
-EARLIER_READ_AT_MOST = 7
-"""So many open earlier batches are read by a run: reading them must not eat the run's time."""
 
 
 @dataclass(frozen=True)
@@ -96,204 +98,6 @@ class Ports:
     clock: Clock
     witness: Witness
     new_nonce: Callable[[], str]
-
-
-def look_at(page: Page, mailer: Mailer, rules: Rules) -> Look:
-    """Everything Mailchimp shows of the date: the ids that the ledger knows, then a complete listing."""
-    by_id: dict[str, Campaign | None] = {}
-    for entry in page.batch.campaigns:
-        by_id[entry.id] = mailer.campaign(entry.id)
-    for forgotten in page.forgotten:
-        for entry in forgotten.campaigns:
-            if entry.id in by_id:
-                continue
-            shown = mailer.campaign(entry.id)
-            # of a reset record only what was mailed, or still may be, counts
-            if shown is not None and (forgotten.state is State.SENDING or not shown.is_draft):
-                by_id[entry.id] = shown
-    listing = mailer.listing()
-    of_date = tuple(c for c in listing.campaigns if belongs(c.title, rules.title_key))
-    date_key = rules.date_key or rules.title_key
-    others = tuple(c for c in listing.campaigns if not is_of_date(c.title, date_key))
-    former = _former(others, rules) if rules.guards.refuses_stale else None
-    look = Look(listing.at, of_date, by_id, last_mailed=_last_mailed(others), former=former)
-    return look if rules.scope is Scope.OFF else _with_reached(look, page, listing, mailer, rules)
-
-
-def _with_reached(look: Look, page: Page, listing: Listing, mailer: Mailer, rules: Rules) -> Look:
-    """The look, with the other campaigns of the date that somebody was sent, and those on record that are gone."""
-    own = {*look.by_id, *(c.id for c in look.listed)}
-    found = {c.id: c for c in listing.campaigns if c.id not in own and _counts(c, rules)}
-    lost = []
-    forgotten = (entry for batch in page.forgotten for entry in batch.campaigns if entry.id not in look.by_id)
-    for entry in (*page.beside, *forgotten):
-        shown = mailer.campaign(entry.id)
-        if shown is not None and has_reached(shown):
-            found[shown.id] = shown
-        elif shown is None and (entry.requested_at is not None or entry.sent_at is not None):
-            lost.append(entry.id)
-    look = replace(look, reached=tuple(found.values()), lost=tuple(lost))
-    if rules.role == MAIN:
-        return look
-    # the campaign that a repair completes is no reason to wait for a gap: nobody gets both
-    others = (c for c in listing.campaigns if c.id not in found and not belongs(c.title, rules.title_key))
-    return replace(look, last_mailed=_last_mailed(others))
-
-
-def _counts(campaign: Campaign, rules: Rules) -> bool:
-    """Whether the listing shows it as one that somebody was sent on the date, as far as the scope goes."""
-    if not has_reached(campaign):
-        return False
-    if is_of_date(campaign.title, rules.date_key or rules.title_key):
-        return True
-    if campaign.type in NEVER_THROUGH:
-        return False  # what it mails are campaigns of their own
-    at = campaign.send_time
-    is_on_date = at is not None and at.astimezone(rules.zone).date().isoformat() == rules.date
-    return rules.scope is Scope.AUDIENCE and is_on_date
-
-
-def _former(campaigns: Iterable[Campaign], rules: Rules) -> Former | None:
-    """The campaign of the job that was mailed last, of those for an earlier date."""
-    mailed: list[tuple[datetime, str, Campaign]] = []
-    for c in campaigns:
-        if c.is_mailed and c.send_time is not None:
-            day = day_of_title(c.title, rules.title_pattern, rules.job)
-            if day is not None and day.isoformat() < rules.date:
-                mailed.append((c.send_time, day.isoformat(), c))
-    if not mailed:
-        return None
-    _, day_sent, last = max(mailed, key=lambda one: one[:2])
-    return Former(last.id, last.title, day_sent)
-
-
-def _last_mailed(campaigns: Iterable[Campaign]) -> dict[str, Mailed]:
-    found: dict[str, Mailed] = {}
-    for c in campaigns:
-        if c.is_mailed and c.send_time is not None:
-            known = found.get(c.list_id)
-            if known is None or known.at < c.send_time:
-                found[c.list_id] = Mailed(c.id, c.title, c.send_time)
-    return found
-
-
-def other_account(rules: Rules, mailer: Mailer) -> Objection | None:
-    """What there is against the account that the key is of; None if nothing, or if any account will do."""
-    return of_account(rules.guards, mailer.account().id) if rules.guards.account_id else None
-
-
-def guarded(
-    rules: Rules,
-    mailer: Mailer,
-    look: Look,
-    list_id: str,
-    recipients: int | None,
-    spec: Spec | None,
-    *,
-    written: Campaign | None = None,
-    quiet_since: datetime | None = None,
-) -> Objection | None:
-    """What the guards have against a send to so many of an audience, None if nothing. Asks only what they want to know.
-
-    `written` is the draft, read by id, once `spec` is written to it; `quiet_since` as in the ledger's entry.
-    """
-    guards = rules.guards
-    if guards == NO_GUARDS:
-        return None
-    texts: tuple[str, ...] = ()
-    if spec is not None:
-        texts = (str(spec.settings.get("subject_line", "")), spec.content.html, spec.content.plain_text)
-    facts = Facts(
-        now=mailer.now(),
-        recipients=recipients,
-        last_mailed=look.last_mailed.get(list_id),
-        made_at=None if spec is None else spec.made_at,
-        texts=texts,
-        same_as=_same_as(rules, mailer, look.former, spec, written),
-        quiet_since=quiet_since,
-    )
-    return objection(guards, facts, rules.zone)
-
-
-def _same_as(
-    rules: Rules, mailer: Mailer, former: Former | None, spec: Spec | None, written: Campaign | None
-) -> Former | None:
-    """The campaign that was mailed last, if the day's has the same subject and content.
-
-    Both as Mailchimp shows them, which may change what it is given; a dry run has only what would be written.
-    """
-    if former is None or spec is None or Guard.STALE in rules.guards.passed:
-        return None
-    earlier = mailer.campaign(former.id)
-    settings = spec.settings if written is None else written.settings
-    if earlier is None or not is_same_text(_subject(settings), _subject(earlier.settings)):
-        return None
-    mailed = mailer.content(former.id)
-    content = spec.content if written is None else mailer.content(written.id)
-    # what sendonce does not write, Mailchimp makes
-    parts = [part for part in ("html", "plain_text") if getattr(spec.content, part)]
-    is_same = all(is_same_text(getattr(content, part), getattr(mailed, part)) for part in parts)
-    return former if is_same else None
-
-
-def _subject(settings: Mapping[str, object]) -> str:
-    return str(settings.get("subject_line", ""))
-
-
-def watched(rules: Rules, mailer: Mailer, batch: Batch, campaign: Campaign) -> Entry | None:
-    """The draft's entry as it is to stand in the ledger while the guard `quiet` waits; None if that does not ask.
-
-    `campaign` was read by id. What may have left already is not held up.
-    """
-    guards, main = rules.guards, _entry(campaign, batch)
-    is_asked = guards.draft_quiet_s is not None and Guard.QUIET not in guards.passed
-    if not is_asked or rules.source is not Source.DRAFT or batch.state is State.SENDING:
-        return None
-    seen = fingerprint(campaign, mailer.content(campaign.id))
-    if seen == main.draft_hash and main.quiet_since is not None:
-        return main
-    return main._replace(draft_hash=seen, quiet_since=mailer.now())
-
-
-def mailed_earlier(page: Page, mailer: Mailer, witness: Witness) -> Iterator[tuple[Batch, Campaign]]:
-    """Yield the earlier batches whose end was open and that were mailed. One that cannot be read holds nothing up."""
-    for batch in page.open_earlier[-EARLIER_READ_AT_MOST:]:
-        main = batch.main
-        if main is None:
-            continue
-        try:
-            campaign = mailer.campaign(main.id, tries=1)
-        except (NoAnswer, CredentialsRejected, Refused) as fault:
-            witness.warn(f"{batch.date}: campaign {main.id} could not be read. {fault.message}")
-            if isinstance(fault, Refused):
-                continue  # this one's own matter: the others may be readable
-            return
-        if campaign is None or campaign.is_draft:
-            witness.warn(
-                f"{batch.date}: campaign {main.id} "
-                f"{'is gone from Mailchimp' if campaign is None else 'is not sent'} although the ledger "
-                f"says {batch.state}; nothing is sent for an earlier date without --date {batch.date}."
-            )
-        elif campaign.is_mailed:
-            yield batch, campaign
-        elif campaign.status != "schedule":
-            witness.warn(f'{batch.date}: campaign {main.id} is "{campaign.status}" in Mailchimp.')
-
-
-def alarm_of_earlier(batch: Batch, campaign: Campaign) -> str:
-    """What to say of an earlier batch that reached nobody; empty if it reached somebody or is still being mailed."""
-    if campaign.status != "sent" or campaign.emails_sent != 0:
-        return ""
-    return f"Campaign {campaign.id} of {batch.date} was mailed to nobody (0 emails sent)."
-
-
-def with_alarms(outcome: Outcome, alarms: list[str]) -> Outcome:
-    """Put alarms into an outcome. A 75 says none of them: nothing is recorded then, and the next run finds them again."""
-    if not alarms or outcome.ending in HEALING:
-        return outcome
-    is_fine = outcome.ending not in {Ending.REFUSED, Ending.SCHEDULED_ELSEWHEN}
-    ending = Ending.ALARM if is_fine else outcome.ending
-    return outcome._replace(message=" ".join([outcome.message, *alarms]), ending=ending)
 
 
 class Run:
@@ -453,7 +257,7 @@ class Run:
         return replace(look, by_id={**look.by_id, campaign.id: campaign})
 
     def _adopt(self, campaign: Campaign, state: State) -> None:
-        entry = _entry(campaign, self._batch)._replace(title=campaign.title)
+        entry = entry_of(campaign, self._batch)._replace(title=campaign.title)
         self._write(self._batch._replace(state=state, campaigns=_led_by(entry, self._batch), reason=""))
 
     def _build(self, campaign: Campaign, look: Look) -> Look:
@@ -515,7 +319,7 @@ class Run:
     def _objected(self, campaign: Campaign, look: Look) -> tuple[Outcome, Batch] | None:
         """The end of the run if a guard has something against this send."""
         entry = watched(self._rules, self._mailer, self._batch, campaign)
-        if entry is not None and entry != _entry(campaign, self._batch):
+        if entry is not None and entry != entry_of(campaign, self._batch):
             self._write(self._batch._replace(campaigns=_with(self._batch, entry)))
         known = (campaign.list_id, campaign.recipient_count, self._spec)
         quiet_since = None if entry is None else entry.quiet_since
@@ -544,7 +348,7 @@ class Run:
             if objected := self._objected(counted, look):
                 return objected
             campaign = counted
-        main = _entry(campaign, self._batch)
+        main = entry_of(campaign, self._batch)
         entry = main._replace(
             requested_at=self._mailer.now(),
             gave_up_at=None,
@@ -624,7 +428,7 @@ class Run:
         """Neither yes nor no: read the campaign until it tells, for as long as the send may take effect."""
         self._give_up(entry)
         # by the record and by Mailchimp's clock, as the next run will count it
-        until = settled_at(_entry(campaign, self._batch), self._rules) + timedelta(seconds=CLOCK_GRAIN_S)
+        until = settled_at(entry_of(campaign, self._batch), self._rules) + timedelta(seconds=CLOCK_GRAIN_S)
         pauses_s = iter(SETTLE_POLL_S)
         pause_s = next(pauses_s)
         while True:
@@ -693,7 +497,7 @@ class Run:
     def _scheduled(self, campaign: Campaign, *, is_on_date: bool) -> tuple[Outcome, Batch]:
         batch = self._batch
         main = batch.main
-        entry = _entry(campaign, batch)._replace(scheduled_for=campaign.send_time)
+        entry = entry_of(campaign, batch)._replace(scheduled_for=campaign.send_time)
         if main is not None and main.id != entry.id and batch.state is State.SENDING:
             entry = main  # the id stands from `sending` on; the finding goes into the attempt
         state = State.PLANNED if batch.state in {State.NONE, State.REFUSED} else batch.state
@@ -717,7 +521,7 @@ class Run:
         is_answered = self._posted is not None and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING and campaign is not None and has_reached(campaign):
             # some were sent it: whatever it is called later, it stays the one that the date is about
-            entry = _entry(campaign, batch)._replace(title=campaign.title)
+            entry = entry_of(campaign, batch)._replace(title=campaign.title)
             batch = batch._replace(campaigns=_led_by(entry, batch))
         if batch.state is not State.SENDING or is_answered:
             batch = batch._replace(state=State.REFUSED, reason=reason)
@@ -876,7 +680,7 @@ class Run:
 
     def _mailed(self, batch: Batch, campaign: Campaign) -> Entry:
         """The entry of a campaign that Mailchimp has mailed or is mailing."""
-        entry = _entry(campaign, batch, *reversed(self._page.forgotten))
+        entry = entry_of(campaign, batch, *reversed(self._page.forgotten))
         count = campaign.emails_sent if campaign.status == "sent" else None
         return entry._replace(
             title=campaign.title,
@@ -925,12 +729,6 @@ def is_out_of_patience(campaign: Campaign, now: datetime) -> bool:
     """Whether recipients that are not ready will not become so by waiting."""
     made = campaign.create_time
     return made is not None and now - made >= timedelta(seconds=RECIPIENTS_PATIENCE_S)
-
-
-def _entry(campaign: Campaign, *records: Batch) -> Entry:
-    """What the first record that knows the campaign says of it; a new entry if none does."""
-    known = (e for batch in records for e in batch.campaigns if e.id == campaign.id)
-    return next(known, Entry(campaign.id, campaign.title, web_id=campaign.web_id))
 
 
 def _led_by(entry: Entry, batch: Batch) -> tuple[Entry, ...]:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from sendonce.core.batch import (
-    alarm_of_earlier,
-    guarded,
-    is_out_of_patience,
-    local_time,
-    look_at,
-    mailed_earlier,
-    other_account,
-    watched,
-    with_alarms,
-    without,
-)
+from sendonce.core.batch import is_out_of_patience, local_time, without
 from sendonce.core.decide import (
     Adopt,
     Build,
@@ -35,6 +24,15 @@ from sendonce.core.decide import (
 )
 from sendonce.core.errors import InvariantBroken, Refused
 from sendonce.core.guards import Guard
+from sendonce.core.look import (
+    alarm_of_earlier,
+    guarded,
+    look_at,
+    mailed_earlier,
+    other_account,
+    watched,
+    with_alarms,
+)
 from sendonce.core.model import Ending, Outcome, Source, State, many, settled
 from sendonce.core.orders import PartOfLedger
 from sendonce.core.reach import excluding, saved_segment
