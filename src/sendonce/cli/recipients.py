@@ -278,7 +278,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def recipients_forget(address: str, *, yes: bool) -> ExitCode:
-    """Have the record forget a person, but for that they were sent it.
+    """Have the record forget a person.
 
     What stays is a tombstone that counts as one who got it, and that names nobody.
     """
