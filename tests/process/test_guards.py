@@ -189,7 +189,8 @@ def test_a_draft_that_is_edited_between_two_runs_waits_anew_and_is_sent_once_it_
     assert "SENDONCE_DRAFT_QUIET_SECONDS is 900" in first["message"]
     (entry,) = desk.record()["campaigns"]
     later(desk, 890)
-    assert desk.send().err == first["message"] + "\n"
+    said, what_to_do = desk.send().err.splitlines()
+    assert (said, what_to_do) == (first["message"], "What to do: sendonce runbook guard")
     assert desk.record()["campaigns"] == [entry]
     desk.sandbox.edit(draft_of(desk), html="<p>One more word</p>")
     later(desk, 20)
@@ -270,7 +271,7 @@ def test_a_test_mail_is_asked_for_and_nothing_is_sent_or_recorded(desk: Desk) ->
     assert desk.leftovers() == []
     assert desk.send().code == 0
     refused = desk.send("--test-to", "ann@example.com")
-    assert (refused.code, "needs no mailing any more" in refused.err) == (1, True)
+    assert (refused.code, "needs no mailing now" in refused.err) == (1, True)
 
 
 def test_a_test_mail_of_what_is_not_there_yet_is_refused(make_desk: Callable[..., Desk]) -> None:

@@ -288,7 +288,7 @@ def test_tables_of_a_newer_sendonce_are_left_alone(
     desk.prepare()
 
     for command in (("send-batch", "--date", DAY), ("init",)):
-        assert_refused(desk.run(*command), 78, "has tables of version 99, and this sendonce knows 1")
+        assert_refused(desk.run(*command), 78, "has tables of version 99, and this sendonce knows 3")
     assert place._sql("SELECT id, version FROM sendonce_schema") == [(1, 99)]
     assert sandbox.sends() == 0
 

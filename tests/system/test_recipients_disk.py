@@ -71,7 +71,7 @@ def test_a_disk_that_is_full_leaves_the_record_as_it_was_and_room_lets_the_next_
         assert (ended.code, on_record(desk)) in {(78, 500), (0, 500 + PEOPLE)}, ended
         assert ended.code == 78 or size_kib > 1800
         if ended.code == 78:
-            assert ended.err.count("\n") == 1
+            assert ended.err.count("\n") == 2
             assert "free some space" in ended.err
         assert desk.run("recipients", "check", "first7@example.com").code == 0
         subprocess.run(["mount", "-o", "remount,size=20m", desk.state], check=True)
