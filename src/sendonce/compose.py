@@ -13,7 +13,7 @@ from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.log import Log
 from sendonce.core.dates import parse_day
 from sendonce.core.errors import Refused, WrongUsage
-from sendonce.core.model import Glance, Outcome, State, settled
+from sendonce.core.model import Ending, Glance, Outcome, State, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -164,8 +164,8 @@ def already_settled(job: Job, day: date, *, as_of: date | None = None) -> Outcom
     `as_of` is the date of the run that is asked about, if not today.
     """
     seen = job.ledger().glance(day.isoformat())
-    today = (as_of or job.today()).isoformat()
-    outcome = settled(seen, today)
+    today = as_of or job.today()
+    outcome = settled_without_a_run(seen, today)
     # what may have been sent already is looked after on a holiday, too
     if outcome is not None or job.settings.skip_dates is None or seen.batch.state is State.SENDING:
         return outcome
@@ -174,7 +174,15 @@ def already_settled(job: Job, day: date, *, as_of: date | None = None) -> Outcom
     why = skipped(job.settings.skip_dates, day)
     if why is None:
         return None
-    return settled(Glance(seen.batch._replace(state=State.SKIPPED, reason=why)), today)
+    return settled(Glance(seen.batch._replace(state=State.SKIPPED, reason=why)), today.isoformat())
+
+
+def settled_without_a_run(seen: Glance, today: date) -> Outcome | None:
+    """As `settled`; but while the job is paused, a run is still needed where the end of an earlier date is open."""
+    outcome = settled(seen, today.isoformat())
+    return (
+        None if outcome is not None and outcome.ending is Ending.PAUSED and seen.has_open_earlier else outcome
+    )
 
 
 def with_zone(job: Job, asked: str | None, outcome: Outcome) -> Outcome:

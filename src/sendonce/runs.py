@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sendonce.compose import Job, attempt, copy_of, held, mailchimp, ports, recipient_record, rules, whoami
+from sendonce.compose import (
+    Job,
+    attempt,
+    copy_of,
+    held,
+    mailchimp,
+    ports,
+    recipient_record,
+    rules,
+    settled_without_a_run,
+    whoami,
+)
 from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.model import Ending, Glance, Outcome, State, settled
 
@@ -24,10 +35,11 @@ WATCH_PAUSES_S = (1, 2, 3, 5, 10, 20, 30)
 
 
 class Ordered(NamedTuple):
-    """What an operator orders beside the day's campaign, and why."""
+    """What an operator orders beside the day's campaign, and why. `seen`: what was ordered before, as they were shown it."""
 
     kind: Kind
     reason: str
+    seen: str = ""
 
 
 def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered | None = None) -> Outcome:
@@ -91,9 +103,11 @@ def ordered_before(job: Job, day: date) -> str:
 
 def _settled(job: Job, seen: Glance, ordered: Ordered | None) -> Outcome | None:
     """As `settled`. A date that is sent is what an order is about, and a skipped one is refused by the order."""
-    if ordered is not None and seen.batch.state in {State.SENT, State.SKIPPED}:
-        seen = seen._replace(batch=seen.batch._replace(state=State.NONE))
-    return settled(seen, job.today().isoformat())
+    if ordered is None:
+        return settled_without_a_run(seen, job.today())
+    if any(entry.state is State.SENDING for entry in seen.batch.campaigns):
+        return None  # what may have been mailed already is looked after, paused or not
+    return settled(Glance(seen.batch._replace(state=State.NONE), seen.pause), job.today().isoformat())
 
 
 def _rules_and_ports(
@@ -109,15 +123,26 @@ def _rules_and_ports(
     from sendonce.core.orders import order_of
 
     rule, them = rules(job, day), ports(job, lease, day)
+    if job.settings.skip_dates is not None:
+        from sendonce.adapters.holidays import skipped
+
+        why = skipped(job.settings.skip_dates, day)
+        rule = replace(rule, skipped="" if why is None else f"{day} is skipped: {why}.")
     if ordered is None:
         return rule, them
     if objected := other_account(rule, them.mailer):
         raise Refused(objected.said)
+    if ordered.kind is _Kind.AGAIN and lease and (now := ordered_before(job, day)) != ordered.seen:
+        raise Refused(
+            f"Meanwhile somebody else ordered something for {day}: {now}. Nothing was sent by this run. "
+            "Look at it (ledger show) before you order it again."
+        )
     order = order_of(ordered.kind, them.store.load(rule.date).batch, rule.title_key, them.mailer)
     is_rest = ordered.kind is _Kind.REMAINING
     scope = Scope.AUDIENCE if job.settings.recipient_guard is Scope.AUDIENCE else Scope.JOB
+    addresses, covered = _recorded(job, day) if is_rest else ([], frozenset[str]())
     # a rehearsal makes nothing, not even a tag
-    tag, covered = _tagged(job, order.first, day) if is_rest and lease else (0, frozenset[str]())
+    tag = _tag(job, order.first, day, addresses) if addresses and lease else 0
     rule = replace(
         rule,
         source=Source.REPLICATE,
@@ -133,34 +158,36 @@ def _rules_and_ports(
     return rule, replace(them, source=copy_of(job, them.mailer, order.first))
 
 
-def _tagged(job: Job, first: Campaign, day: date) -> tuple[int, frozenset[str]]:
-    """A tag of those who are on the local record as having got the date, and the campaigns all of whose recipients it has.
+def _recorded(job: Job, day: date) -> tuple[list[str], frozenset[str]]:
+    """Those who are on the local record as having got the date, and the campaigns all of whose recipients they are.
 
-    0 where there is no such record, or more of them than Mailchimp takes in one call: what Mailchimp itself knows of who
-    was sent what leaves them out all the same.
+    Nobody where there is no such record, or more than Mailchimp takes into a tag in one call: what Mailchimp itself knows
+    of who was sent what leaves them out all the same.
     """
-    from hashlib import sha256
-
     from sendonce.adapters.mailchimp.api import TAG_AT_MOST
     from sendonce.core.errors import StateUnusable
 
-    date_ = day.isoformat()
+    when = day.isoformat()
     try:
         record = recipient_record(job)
-        recorded = record.campaigns(date_, date_)
-        addresses = sorted(record.addresses_of(date_, TAG_AT_MOST + 1)) if recorded else []
-        is_whole = bool(addresses) and len(addresses) == record.count(date_)
+        recorded = record.campaigns(when, when)
+        addresses = sorted(record.addresses_of(when, TAG_AT_MOST + 1)) if recorded else []
+        is_whole = len(addresses) == record.count(when)
     except StateUnusable as fault:
         job.log.note("no record of recipients", said=fault.message)
-        return 0, frozenset()
+        return [], frozenset()
     if not addresses or len(addresses) > TAG_AT_MOST:
-        return 0, frozenset()
-    # one name for one list of people: repeated, the order finds the tag that it made before
+        return [], frozenset()
+    return addresses, frozenset(one.campaign.id for one in recorded) if is_whole else frozenset()
+
+
+def _tag(job: Job, first: Campaign, day: date, addresses: list[str]) -> int:
+    """A tag of these people. One name for one list of them: repeated, an order finds the tag that it made before."""
+    from hashlib import sha256
+
     digest = sha256("\n".join(addresses).encode()).hexdigest()[:8]
-    tag = mailchimp(job).tag(
-        first.list_id, f"sendonce {job.settings.job} {date_}: sent [{digest}]", addresses
-    )
-    return tag, frozenset(one.campaign.id for one in recorded) if is_whole else frozenset()
+    name = f"sendonce {job.settings.job} {day}: sent [{digest}]"
+    return mailchimp(job).tag(first.list_id, name, addresses)
 
 
 def rehearse(job: Job, day: date, ordered: Ordered | None = None) -> Outcome:

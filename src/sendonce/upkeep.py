@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from sendonce.adapters.shared.ledger import SharedLedger
     from sendonce.adapters.stores import FileLedger
     from sendonce.core import audit
+    from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Pause
     from sendonce.settings.state_url import StateUrl
+
+LAST = "9999-99-99"
+"""Later than every date."""
 
 
 def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
@@ -42,38 +46,76 @@ def reset(job: Job, day: date, *, reason: str, force: bool) -> Batch:
 def skip(job: Job, days: Sequence[date], *, reason: str) -> list[str]:
     """Put down that these dates are not to be mailed; those that were not put down so before.
 
-    Raise Refused, with nothing changed, if one of them is sent or may have been.
+    Raise Refused, with nothing changed, if one of them is sent or may have been, or if Mailchimp has it scheduled.
     """
     with held(job, "skip") as lease:
         store = job.ledger(lease)
-        pages = [store.load(day.isoformat()) for day in days]
-        if gone := [p.batch for p in pages if p.batch.state in {State.SENDING, State.SENT}]:
+        first, last = days[0].isoformat(), days[-1].isoformat()
+        known = {batch.date: batch for batch in store.batches(first, last)}
+        if gone := [batch for batch in known.values() if _may_be_mailed(batch)]:
             which = ", ".join(f"{batch.date} is {batch.state.value}" for batch in gone)
             raise Refused(f"Nothing was changed: {which}. What is sent, or may have been, cannot be skipped.")
-        if planned := [p.batch.date for p in pages if p.batch.main and p.batch.main.scheduled_for]:
+        if planned := _scheduled(job, first, last):
             raise Refused(
-                f"Nothing was changed: {', '.join(planned)} is scheduled in Mailchimp, which would mail it all the same. "
+                f"Nothing was changed: {_named(planned)} in Mailchimp, which would mail it all the same. "
                 "Unschedule it there first."
             )
-        new = [
-            day.isoformat()
-            for day, page in zip(days, pages, strict=True)
-            if page.batch.state is not State.SKIPPED
-        ]
+        skipped = {date for date, batch in known.items() if batch.state is State.SKIPPED}
+        new = [day.isoformat() for day in days if day.isoformat() not in skipped]
         for day in new:
             page = store.load(day)  # of the ledger as the date before it left it
             store.save(page, page.batch._replace(state=State.SKIPPED, reason=f"{reason} ({whoami()})"))
         return new
 
 
-def pause(job: Job, until: date | None, *, reason: str) -> Pause:
-    """Put down that the job sends nothing before `until`, or before `resume`; what was put down. Raises as `skip`."""
-    from sendonce.core.model import Pause as _Pause
+def _may_be_mailed(batch: Batch) -> bool:
+    """Whether somebody was sent something for the date, or may have been."""
+    states = {batch.state, *(entry.state for entry in batch.campaigns)}
+    return not states.isdisjoint({State.SENDING, State.SENT}) or any(e.sent_at for e in batch.campaigns)
 
+
+def _scheduled(job: Job, first: str, last: str) -> list[tuple[str, Campaign]]:
+    """The campaigns of the job that Mailchimp mails on its own, of these dates. A warning if it cannot be asked."""
+    from sendonce.core.dates import day_of_title
+    from sendonce.core.errors import NoAnswer
+
+    witness = job.log
+    try:
+        campaigns = mailchimp_of_account(job).listing().campaigns
+    except NoAnswer as fault:
+        witness.warn(f"Whether Mailchimp has one scheduled is not known. {fault.message}")
+        return []
+    named = ((day_of_title(c.title, job.settings.title, job.settings.job), c) for c in campaigns)
+    found = [(day.isoformat(), c) for day, c in named if day is not None and c.status == "schedule"]
+    return [(day, c) for day, c in found if first <= day <= last]
+
+
+def _named(planned: list[tuple[str, Campaign]]) -> str:
+    return ", ".join(f"{day} is scheduled ({c.id})" for day, c in planned)
+
+
+def pause(job: Job, until: date | None, *, reason: str) -> Pause:
+    """Put down that the job sends nothing before `until`, or before `resume`; what was put down. Raises as `skip`.
+
+    What Mailchimp has scheduled goes out all the same: a warning. Raise Refused if a pause that lasts longer holds
+    already: somebody else's reason may still be good.
+    """
+    from sendonce.core.model import Pause as _Pause
+    from sendonce.core.model import told_pause
+
+    witness = job.log
     with held(job, "pause") as lease:
         store = job.ledger(lease)
+        page, today = store.load(job.today().isoformat()), job.today().isoformat()
         order = _Pause(reason, whoami(), job.clock.now(), until.isoformat() if until else "")
-        store.set_pause(store.load(job.today().isoformat()), order)
+        known = page.pause
+        if known is not None and known.holds_on(today) and (known.until or LAST) > (order.until or LAST):
+            raise Refused(
+                f"Nothing was changed: {told_pause(known)} If that is over, `sendonce resume` first."
+            )
+        if planned := _scheduled(job, today, order.until or LAST):
+            witness.warn(f"{_named(planned)} in Mailchimp, which mails it all the same: unschedule it there.")
+        store.set_pause(page, order)
         return order
 
 

@@ -666,6 +666,7 @@ class World:
         self.spec = spec_of()
         self.settle_s, self.listing_s, self.timeout_s = 180.0, 30.0, 130.0
         self.guards = NO_GUARDS
+        self.skipped = ""
         self.scope = Scope.OFF
         self._numbers = count(1)
 
@@ -718,6 +719,7 @@ class World:
             day,
             self.guards,
             scope=self.scope,
+            skipped=self.skipped,
             title_pattern=PATTERN,
         )
 

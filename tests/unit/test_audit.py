@@ -189,10 +189,12 @@ def test_a_scheduled_campaign_is_planned_and_keeps_its_time() -> None:
 
 @pytest.mark.parametrize("status", ["paused", "canceled", "archived", "no such word"])
 def test_any_other_status_past_save_is_refused_with_its_reason(status: str) -> None:
+    # of what was stopped half-way some have it
+    sent_at = NOW if status in {"canceled", "archived"} else None
     assert rebuilt(campaign(A, status)) == Batch(
         DAY,
         State.REFUSED,
-        campaigns=(Entry(A, KEY, web_id=4711),),
+        campaigns=(Entry(A, KEY, web_id=4711, sent_at=sent_at),),
         reason=f'Campaign aaaaaa is "{status}" in Mailchimp.',
     )
 

@@ -1686,3 +1686,101 @@ def test_a_paused_dry_run_ends_as_the_run_would() -> None:
     assert ended.code == 0
     assert ended.outcome is not None
     assert "the job is paused until 2099-01-01, or until `sendonce resume`." in ended.outcome.message
+
+
+def test_a_paused_job_looks_after_earlier_dates_whose_end_is_open() -> None:
+    world = world_of(Source.DRAFT)
+    earlier = world.account.add(BEFORE_KEY)
+    asked = Entry(earlier.id, BEFORE_KEY, requested_at=time_at(-600))
+    world.disk.put(Batch(EARLIER, State.SENDING, campaigns=(asked,)))
+    world.account.mail(earlier)
+    world.pause(Pause("server move", "root@web1", time_at(world.now_s)))
+    paused = world.run()
+    assert (paused.code, paused.ending, paused.posts) == (0, Ending.PAUSED, ())
+    assert world.record(EARLIER).state is State.SENT
+    assert world.run().calls.count("mailer.campaign") == 0
+
+
+def test_a_paused_run_says_that_an_earlier_date_reached_nobody() -> None:
+    world = world_of(Source.DRAFT)
+    earlier = world.account.add(BEFORE_KEY)
+    asked = Entry(earlier.id, BEFORE_KEY, requested_at=time_at(-600))
+    world.disk.put(Batch(EARLIER, State.SENDING, campaigns=(asked,)))
+    world.account.mail(earlier)
+    earlier.emails_sent = 0
+    world.pause(Pause("server move", "root@web1", time_at(world.now_s)))
+    assert "was mailed to nobody" in world.run().message
+
+
+def test_a_campaign_that_was_half_mailed_by_hand_is_not_forgotten_when_somebody_deletes_it() -> None:
+    world = world_of(Source.HTML)
+    made = world.account.add(KEY, status="sent", emails_sent=1)
+    made.status = "canceled"
+    assert world.run().code == 1
+    world.account.delete(made)
+    for _ in range(2):
+        ended = world.run()
+        assert (ended.code, "although it was mailed, or due" in ended.message) == (1, True)
+    assert world.account.campaigns == {}
+
+
+def test_a_campaign_whose_schedule_has_passed_is_not_forgotten_when_it_is_gone() -> None:
+    world = world_of(Source.HTML)
+    made = world.account.add(KEY)
+    world.account.schedule(made, 600)
+    assert world.run().code == 0
+    world.pass_time(700)
+    world.account.delete(made)
+    ended = world.run()
+    assert (ended.code, "although it was mailed, or due" in ended.message) == (1, True)
+
+
+def test_a_campaign_that_was_unscheduled_and_deleted_in_time_makes_room_for_another() -> None:
+    world = world_of(Source.HTML)
+    made = world.account.add(KEY)
+    world.account.schedule(made, 600)
+    assert world.run().code == 0
+    world.account.delete(made)
+    assert world.runs_until_done()[-1] == 0
+    assert world.deliveries() == 1
+
+
+def test_a_draft_that_was_unscheduled_is_on_record_as_scheduled_no_more() -> None:
+    world = world_of(Source.DRAFT)
+    made = only_campaign(world)
+    world.account.schedule(made, 600)
+    assert world.run().code == 0
+    assert world.record().campaigns[0].scheduled_for is not None
+    world.account.unschedule(made)
+    world.account.not_ready = ("Subject",)
+    assert world.run().code == 1
+    assert world.record().campaigns[0].scheduled_for is None
+
+
+@pytest.mark.parametrize("later_s", [10, 600])
+def test_a_date_that_the_calendar_skips_is_not_requested_again(later_s: float) -> None:
+    world = world_of(Source.DRAFT)
+    world.run(on={"mailer.send": [before(Crash())]})
+    world.pass_time(later_s)
+    world.skipped = f"{DAY} is skipped: Christmas."
+    ended = world.run()
+    assert (ended.code, ended.posts) == (75 if later_s == 10 else 1, ())
+    assert "requested again: 2026-11-30 is skipped: Christmas." in ended.message
+
+
+def test_before_it_is_settled_a_paused_open_send_does_not_promise_to_be_sent() -> None:
+    world = world_of(Source.DRAFT)
+    world.run(on={"mailer.send": [before(Crash())]})
+    world.pause(Pause("server move", "root@web1", time_at(world.now_s)))
+    ended = world.run()
+    assert (ended.code, "the next run sends" in ended.message) == (75, False)
+    assert "not requested again: the job is paused" in ended.message
+
+
+def test_a_draft_that_waited_for_its_writers_is_named_by_the_next_dates_run() -> None:
+    world = world_of(Source.DRAFT)
+    world.guards = world.guards._replace(draft_quiet_s=900)
+    assert world.run().ending is Ending.WAITING
+    world.account.add("Digest 2026-12-01")
+    warned = world.run(day="2026-12-01").warnings
+    assert any("nothing is sent for an earlier date without --date 2026-11-30" in said for said in warned)

@@ -87,7 +87,8 @@ class FileLedger:
         data = self._bytes()
         with self._naming_the_place(data):
             ledger = self._parse(data)
-            seen = Glance(ledger.batch(date), ledger.pause)
+            pause = ledger.pause
+            seen = Glance(ledger.batch(date), pause, pause is not None and bool(ledger.open_before(date)))
         self._check_bound(ledger)
         return seen
 

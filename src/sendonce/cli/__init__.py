@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return leave.exit_code
     except click.Abort:
         # click makes this of every Ctrl-C in a command: what was done by then is on record
-        return shared.voice.fault(shared.command, Stopped("SIGINT"), "Interrupted. Run again, that is safe.")
+        return shared.voice.fault(shared.command, Stopped("SIGINT"), _interrupted(arguments))
     except click.exceptions.NoArgsIsHelpError as fault:
         return _usage("", fault.ctx)
     except click.ClickException as fault:
@@ -90,10 +91,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SendonceError as fault:
         return shared.voice.fault(shared.command, fault, fault.message)
     except (Stopped, KeyboardInterrupt) as fault:
-        return shared.voice.fault(shared.command, fault, "Interrupted. Run again, that is safe.")
+        return shared.voice.fault(shared.command, fault, _interrupted(arguments))
     except Exception as fault:  # noqa: BLE001 - the last resort: a bug gets a code of its own, not a traceback
         return shared.voice.fault(shared.command, fault, _bug(fault))
     return int(code) if isinstance(code, int) else 0
+
+
+def _interrupted(arguments: Sequence[str] | None) -> str:
+    """What is to be done after a Ctrl-C. What was done by then is on record, and a second mailing not to be repeated."""
+    if "--again" in (sys.argv[1:] if arguments is None else arguments):
+        return "Interrupted. Look at what is on record (ledger show) before you order it again."
+    return "Interrupted. Run again, that is safe."
 
 
 def _usage(message: str, ctx: click.Context | None) -> int:

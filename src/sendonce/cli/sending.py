@@ -77,6 +77,8 @@ def send_batch(
         raise WrongUsage("--test-to sends no campaign: leave out --dry-run and --wait.")
     if passed and not reason.strip():
         raise WrongUsage("--override needs --reason: why may this guard be passed?")
+    if reason.strip() and not (passed or outside_window or remaining or again):
+        raise WrongUsage("--reason goes with --override, --outside-window, --remaining or --again.")
     ordered = _ordered(day, reason, is_remaining=remaining, is_again=again)
     if ordered is not None and test_to is not None:
         raise WrongUsage("--test-to sends no campaign: leave out --remaining and --again.")
@@ -92,8 +94,9 @@ def send_batch(
         )
         job.log.note("ended", outcome=outcome.ending.value, said=outcome.message)
         return shared.voice.outcome("send-batch", compose.with_zone(job, day, outcome), warnings_of(job))
-    if again:
-        _confirm_again(when, runs.ordered_before(job, when))
+    if again and ordered is not None:
+        ordered = ordered._replace(seen=runs.ordered_before(job, when))
+        _confirm_again(when, ordered.seen)
     monitor = compose.monitor(job)
     with monitor.told_of_faults(when.isoformat()):
         outcome = _sent(job, when, monitor, ordered, is_waiting=wait)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sendonce.core.dates import belongs, day_of_title
 from sendonce.core.model import Batch, Ending, Entry, Outcome, State, many
 from sendonce.core.parts import MAIN, folded, part, roles
+from sendonce.core.reach import has_reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,7 +115,9 @@ def rebuild(campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime
             entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id, scheduled_for=past[0].send_time)
             batches.append(Batch(day, State.PLANNED, campaigns=(entry,)))
         else:
-            entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id)
+            # of a canceled one some have it: it must not be forgotten, should somebody delete it
+            sent_at = (past[0].send_time or now) if has_reached(past[0]) else None
+            entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id, sent_at=sent_at)
             reason = f'Campaign {past[0].id} is "{past[0].status}" in Mailchimp.'
             batches.append(Batch(day, State.REFUSED, campaigns=(entry,), reason=reason))
     return tuple(batches)
@@ -134,7 +137,7 @@ def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
             by_date[batch.date] = _remembering(rebuilt, batch)
         elif (
             batch.state in {State.SENT, State.SKIPPED}
-            or any(e.requested_at for e in batch.campaigns)
+            or any(e.requested_at or e.sent_at for e in batch.campaigns)
             or roles(batch)
         ):
             by_date[batch.date] = batch

@@ -127,7 +127,7 @@ class Run:
         self._page = self._store.load(self._rules.date)
         self._before = self._page.batch
         if (already := settled(self._page, self._rules.today)) is not None:
-            return already
+            return self._after_earlier(already) if already.ending is Ending.PAUSED else already
         self._store.check_writable()
         try:
             return self._finish(*self._steps())
@@ -141,11 +141,26 @@ class Run:
         except (Unusable, Temporary) as fault:
             if self._posted:
                 raise NotRecorded(
-                    f"The send of campaign {self._posted.id} was requested, and then: {fault.message} "
-                    "Run the same command again, that is safe: it asks Mailchimp first."
+                    f"The send of campaign {self._posted.id} was requested, and then: {fault.message} {self._what_next()}"
                 ) from fault
             self._note_fault(fault)
             raise
+
+    def _after_earlier(self, outcome: Outcome) -> Outcome:
+        """What there is to say while nothing is sent, once earlier dates whose end is open were looked after."""
+        if not self._page.open_earlier or other_account(self._rules, self._mailer):
+            return outcome
+        self._store.check_writable()
+        self._read_earlier()
+        self._record_earlier()
+        return with_alarms(outcome, self._alarms)
+
+    def _what_next(self) -> str:
+        """What is to be done where it is not known what is on record."""
+        if self._rules.role.startswith(Kind.AGAIN):
+            # were it on record as sent, the same order would be one more mailing to all
+            return f"Look at what is on record (ledger show {self._rules.date}) before you order it again."
+        return "Run the same command again, that is safe: it asks Mailchimp first."
 
     def last_words(self, why: str) -> str:
         """Record what can be recorded of a run that is cut off now, and say it. Raises as the store does.
@@ -257,7 +272,8 @@ class Run:
         return replace(look, by_id={**look.by_id, campaign.id: campaign})
 
     def _adopt(self, campaign: Campaign, state: State) -> None:
-        entry = entry_of(campaign, self._batch)._replace(title=campaign.title)
+        # it is a draft: whatever it was scheduled for before
+        entry = entry_of(campaign, self._batch)._replace(title=campaign.title, scheduled_for=None)
         self._write(self._batch._replace(state=state, campaigns=_led_by(entry, self._batch), reason=""))
 
     def _build(self, campaign: Campaign, look: Look) -> Look:
@@ -302,16 +318,26 @@ class Run:
             )
             self._clock.sleep(min(left_s, 5))
 
-    def _until_ready(self, campaign: Campaign) -> tuple[Checklist, bool]:
-        """Mailchimp's checklist, with patience for an audience that is still being computed; whether there was a wait."""
+    def _look_if_reach_changed(self, look: Look) -> Look | None:
+        """A fresh look if others of the date were mailed, or began to be, since `look`; None if not.
+
+        Jobs of one audience that cron starts in the same minute wait the same seconds, and meet here.
+        """
+        latest = self._look()
+        same = [
+            ({(c.id, c.status) for c in seen.reached}, set(seen.lost), {c.id for c in seen.campaigns()})
+            for seen in (look, latest)
+        ]
+        return None if same[0] == same[1] else latest
+
+    def _until_ready(self, campaign: Campaign) -> Checklist:
+        """Mailchimp's checklist, with patience for an audience that is still being computed."""
         give_up_at = self._clock.monotonic() + RECIPIENTS_WAIT_S
-        has_waited = False
         while True:
             checklist = self._mailer.checklist(campaign.id)
             waits = not checklist.is_ready and checklist.waits_for_recipients
             if not waits or self._clock.monotonic() >= give_up_at:
-                return checklist, has_waited
-            has_waited = True
+                return checklist
             self._clock.sleep(RECIPIENTS_POLL_S)
 
     # --------------------------------------------------------------------------------------------------- the send
@@ -333,11 +359,11 @@ class Run:
         return self._temporary(reason) if objected.heals else self._refused(reason, campaign)
 
     def _send(self, campaign: Campaign, look: Look) -> Look | tuple[Outcome, Batch]:
-        checklist, has_waited = self._until_ready(campaign)
+        checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
-        if has_waited and self._rules.scope is not Scope.OFF:
-            return self._look()  # in these minutes others of the date may have been mailed
+        if self._rules.scope is not Scope.OFF and (others := self._look_if_reach_changed(look)) is not None:
+            return others
         if self._rules.guards != NO_GUARDS or self._done.left_out:
             # only now Mailchimp has counted the recipients, and some minutes may have passed
             counted = self._mailer.campaign(campaign.id)
@@ -521,7 +547,9 @@ class Run:
         is_answered = self._posted is not None and campaign is not None and campaign.is_draft
         if batch.state is not State.SENDING and campaign is not None and has_reached(campaign):
             # some were sent it: whatever it is called later, it stays the one that the date is about
-            entry = entry_of(campaign, batch)._replace(title=campaign.title)
+            entry = entry_of(campaign, batch)
+            sent_at = entry.sent_at or campaign.send_time or self._mailer.now()
+            entry = entry._replace(title=campaign.title, sent_at=sent_at)
             batch = batch._replace(campaigns=_led_by(entry, batch))
         if batch.state is not State.SENDING or is_answered:
             batch = batch._replace(state=State.REFUSED, reason=reason)

@@ -2,7 +2,7 @@
 
 `decide` is pure. It is asked before every step of a run, and its order is the order of the rules:
 
-    recorded campaign gone, never asked to be sent   forget it, look by title
+    recorded campaign gone, never mailed or asked to forget it, look by title
     a campaign of the date past `save`               "Statuses": sent, scheduled or a human's matter
     recorded campaign gone, or lost its title        a human decides; never create another
     state `sending`, still `save`                    wait out SETTLE, then the same id again (paused: refuse)
@@ -28,7 +28,7 @@ from sendonce.core.errors import InvariantBroken
 from sendonce.core.guards import NO_GUARDS, Former, Guards, Mailed, Scope
 from sendonce.core.model import Batch, Entry, Page, Source, State, settled, told_pause
 from sendonce.core.parts import MAIN
-from sendonce.core.reach import is_excluded, is_through
+from sendonce.core.reach import is_excluded, is_outside_tag, is_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Rules:
     `role` is the part of the date's record that the run is about, with `order`, who ordered it and why; `title_key` is
     that part's, `date_key` the day's own (the same for the day's campaign). `scope`: whose campaigns of the date a
     created campaign leaves out the recipients of; `tag`: a tag whose people it leaves out, 0 without one; `covered`:
-    campaigns whose recipients are all in that tag.
+    campaigns whose recipients are all in that tag. `skipped`: why the calendar says that the date is not mailed.
 
     `title_pattern` is what the keys were rendered from; only the guard `stale` needs it.
     """
@@ -70,6 +70,7 @@ class Rules:
     order: str = ""
     date_key: str = ""
     scope: Scope = Scope.OFF
+    skipped: str = ""
     tag: int = 0
     covered: frozenset[str] = frozenset()
     title_pattern: str = ""
@@ -220,7 +221,7 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
         raise InvariantBroken(f"asked what to do next for {batch.date}, which is {already.ending.value}")
     main = batch.main
     is_gone = main is not None and main.id in look.by_id and look.by_id[main.id] is None
-    if main is not None and is_gone and main.requested_at is None:
+    if main is not None and is_gone and not _may_be_mailed(main, now):
         return Forget(main.id)
     campaigns = look.campaigns()
     recorded = next((c for c in campaigns if main is not None and c.id == main.id), None)
@@ -237,7 +238,8 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
         )
     if main is not None and is_gone:
         return Refuse(
-            f"The recorded campaign {main.id} is gone from Mailchimp (404) although its send was requested."
+            f"The recorded campaign {main.id} is gone from Mailchimp (404) although "
+            f"{'its send was requested' if main.requested_at is not None else 'it was mailed, or due'}."
         )
     if main is not None and recorded is not None:
         if fault := _fault_of_recorded(main, recorded, rules):
@@ -247,6 +249,12 @@ def decide(page: Page, look: Look, now: datetime, rules: Rules, done: Done) -> S
     if open_send := _open_send_of_reset(page, look, now, rules):
         return open_send
     return _from_drafts(batch, recorded, look, rules, done)
+
+
+def _may_be_mailed(entry: Entry, now: datetime) -> bool:
+    """Whether somebody may have been sent it, as far as the record goes: by us, by hand, or by a schedule."""
+    was_due = entry.scheduled_for is not None and entry.scheduled_for <= now
+    return was_due or entry.requested_at is not None or entry.sent_at is not None
 
 
 def from_status(past_save: tuple[Campaign, ...], rules: Rules) -> End:
@@ -345,16 +353,26 @@ def _settle_or_send(
     if fault := _fault_of_draft(recorded, rules):
         return Refuse(fault, recorded)
     until = settled_at(main, rules)
-    if now < until:
-        return Settle(recorded, until)
+    why = rules.skipped
     if page.pause is not None and page.pause.holds_on(rules.today):
+        why = told_pause(page.pause)
+    if now < until:
+        return (
+            Settle(recorded, until)
+            if not why
+            else GiveWay(
+                f"A send of campaign {recorded.id} was requested earlier and its outcome is not known yet; it is not "
+                f"requested again: {why}"
+            )
+        )
+    if why:
         return Refuse(
-            f"The send of campaign {recorded.id} was requested and is not confirmed, and it is not requested again: "
-            f"{told_pause(page.pause)}",
+            f"The send of campaign {recorded.id} was requested and is not confirmed, and it is not requested again: {why}",
             recorded,
         )
     # it is not written to any more: who was sent another campaign meanwhile would be sent this one, too
-    if obstacle := _unknown_reach(look, rules):
+    has_tag = bool(rules.tag) and is_outside_tag(recorded, rules.tag)
+    if obstacle := _unknown_reach(look, rules if has_tag else replace(rules, covered=frozenset())):
         return obstacle
     if not_left_out := [c for c in look.reached_in(recorded.list_id) if not is_excluded(recorded, c)]:
         return Refuse(

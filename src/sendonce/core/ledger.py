@@ -467,6 +467,8 @@ def _is_open(raw: Mapping[str, Any]) -> bool:
             return main.get("emails_sent") is None
         case State.SKIPPED:
             return False  # a person's matter, whatever Mailchimp does
+        case State.READY if main.get("quiet_since") is not None:
+            return True  # nobody was told each time that it waited for its writers
         case _:
             return main.get("scheduled_for") is not None
 

@@ -133,10 +133,11 @@ class Page(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """What says whether a date needs a run at all."""
+    """What says whether a date needs a run at all. `has_open_earlier` is asked only where there is a pause."""
 
     batch: Batch
     pause: Pause | None = None
+    has_open_earlier: bool = False
 
 
 class Ending(StrEnum):
@@ -186,9 +187,10 @@ def settled(seen: Glance | Page, today: str) -> Outcome | None:
     if batch.state is not State.SENT:
         if batch.state is State.SENDING or seen.pause is None or not seen.pause.holds_on(today):
             return None
-        return Outcome(
-            Ending.PAUSED, batch.date, f"Nothing is sent for {batch.date}: {told_pause(seen.pause)}"
-        )
+        said = f"Nothing is sent for {batch.date}: {told_pause(seen.pause)}"
+        if batch.main is not None and batch.main.scheduled_for is not None:
+            said += f" Campaign {batch.main.id} was scheduled in Mailchimp, which mails it all the same: see there."
+        return Outcome(Ending.PAUSED, batch.date, said)
     main = batch.main
     if main is None:
         return Outcome(Ending.ALREADY_SENT, batch.date, f"{batch.date} was already sent.")

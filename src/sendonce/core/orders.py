@@ -107,11 +107,11 @@ def order_of(kind: Kind, batch: Batch, date_key: str, mailer: Mailer) -> Order:
     be repaired or repeated, Temporary while a campaign of the date is still being mailed; and as reads of Mailchimp do.
     """
     first = _first(batch, date_key, mailer)
-    if kind is Kind.REMAINING:
-        _check_remaining(batch, first)
     number, last = _last(kind, batch)
     if last is not None and not _is_over(last, mailer):
         return Order(kind, number, first)
+    if kind is Kind.REMAINING:
+        _check_remaining(batch, first)
     return Order(kind, number + 1, first)
 
 

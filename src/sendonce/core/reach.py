@@ -68,6 +68,12 @@ def is_excluded(campaign: Campaign, other: Campaign) -> bool:
     )
 
 
+def is_outside_tag(campaign: Campaign, tag: int) -> bool:
+    """Whether `campaign`, as a read by id shows it, leaves out the people of a tag."""
+    conditions = _segment(campaign.recipients).get("conditions")
+    return isinstance(conditions, list) and _in_tag(tag) | {"op": "static_not"} in conditions
+
+
 def saved_segment(spec: Spec) -> int | None:
     """The number of the saved segment that a campaign shall go to, None without one."""
     saved = _segment(spec.recipients).get("saved_segment_id")

@@ -62,7 +62,10 @@ class SharedLedger:
         read = self._assembled(self._backend.read_one(date))
         self._check_bound(read.ledger)
         with self._naming_the_place():
-            return Glance(read.ledger.batch(date), read.ledger.pause)
+            seen = Glance(read.ledger.batch(date), read.ledger.pause)
+        if seen.pause is None:
+            return seen
+        return seen._replace(has_open_earlier=bool(self.load(date).open_earlier))
 
     def batches(self, first: str = FIRST_DAY, last: str = LAST_DAY) -> tuple[Batch, ...]:
         """Return the batches from `first` to `last` (YYYY-MM-DD), oldest first; see `LedgerStore`."""
@@ -211,7 +214,7 @@ class SharedLedger:
         """The old ledger if all of it can be read, else an empty one, and its text to be kept."""
         if rows.head is None:
             return ledgers.empty(self._job, self._api), b""
-        self._check_bound(self._assembled(rows).ledger)
+        self._check_bound(ledgers.empty(self._job, rows.head.api))
         try:
             whole = self.whole()
             for reset in whole.resets():
@@ -223,7 +226,17 @@ class SharedLedger:
             found = [page.batches for page in self._backend.pages(FIRST_DAY, LAST_DAY)]
             texts = [b"%s %s\n" % (day.encode(), data) for page in found for day, data in page.items()]
             texts += [b"reset %s\n" % data for data in self._backend.resets()]
-            return ledgers.empty(self._job, self._api), b"".join(texts)
+            texts += [b"pause %s\n" % rows.head.pause] if rows.head.pause else []
+            return self._with_pause_of(rows.head), b"".join(texts)
+
+    def _with_pause_of(self, head: Head) -> Ledger:
+        """An empty ledger that is paused as the damaged one was, if that can be read: no run may break an order to wait."""
+        try:
+            ledger = ledgers.assemble(head.version, self._job, self._api, {}, [], head.pause)
+            ledger.pause  # noqa: B018 - an odd one is damage
+        except LedgerDamaged:
+            return ledgers.empty(self._job, self._api)
+        return ledger
 
     def _write(self, page: Page, ledger: Ledger, **rows: object) -> Page:
         from sendonce.adapters.signals import undisturbed  # noqa: PLC0415 - not needed to find a date already sent
