@@ -169,6 +169,50 @@ def test_a_paused_job_is_not_mailed_and_says_why_until_it_is_resumed(desk: Desk)
     assert desk.deliveries() == 1
 
 
+def test_a_pause_that_lasts_longer_is_not_replaced_and_a_shorter_one_is(desk: Desk) -> None:
+    assert desk.run("pause", "--reason", "strike", "--until", "2099-01-01").code == 0
+    assert desk.run("pause", "--reason", "longer", "--until", "2099-02-01").code == 0
+    assert desk.run("pause", "--reason", "legal hold").code == 0
+    refused = desk.run("pause", "--reason", "server move", "--until", "2099-01-01")
+    assert refused.code == 1
+    assert "gave as reason: legal hold. If that is over, `sendonce resume` first" in " ".join(
+        refused.err.split()
+    )
+    assert json.loads(desk.ledger_file.read_text())["pause"]["reason"] == "legal hold"
+
+
+def test_what_mailchimp_has_scheduled_is_named_by_a_pause_and_stops_a_skip(desk: Desk) -> None:
+    planned = desk.sandbox.add_draft(
+        "Digest 2099-01-05", status="schedule", send_time="2099-01-05T10:00:00+00:00"
+    )
+    skipped = desk.run("ledger", "skip", "--date", "2099-01-05", "--reason", "strike")
+    assert (skipped.code, f"2099-01-05 is scheduled ({planned}) in Mailchimp" in skipped.err) == (1, True)
+    paused = desk.run("pause", "--reason", "strike")
+    assert (paused.code, f"({planned}) in Mailchimp, which mails it all the same" in paused.err) == (0, True)
+    desk.sandbox.edit(planned, status="save", send_time="")
+    assert desk.run("ledger", "skip", "--date", "2099-01-05", "--reason", "strike").code == 0
+
+
+def test_a_date_that_was_unscheduled_can_be_skipped(desk: Desk) -> None:
+    planned = desk.sandbox.add_draft(f"Digest {DAY}", status="schedule", send_time=f"{DAY}T22:00:00+00:00")
+    assert desk.send().code == 0
+    desk.sandbox.edit(planned, status="save", send_time="")
+    assert desk.run("ledger", "skip", "--date", DAY, "--reason", "strike").code == 0
+    assert desk.send().code == 0
+    assert desk.deliveries() == 0
+
+
+def test_a_date_that_some_were_sent_cannot_be_skipped(desk: Desk) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    main = desk.record()["campaigns"][0]["id"]
+    desk.sandbox.edit(main, delivered=2, status="canceled", keep_deliveries=True)
+    desk.ledger_file.unlink()
+    assert desk.send().code == 1
+    refused = desk.run("ledger", "skip", "--date", DAY, "--reason", "strike")
+    assert (refused.code, desk.record()["state"]) == (1, "refused"), refused.all
+
+
 def test_a_pause_ends_by_itself_on_its_date(desk: Desk) -> None:
     desk.prepare()
     assert desk.run("pause", "--reason", "Strike", "--until", "2099-01-01").code == 0
@@ -208,7 +252,7 @@ def test_a_date_that_mailchimp_has_scheduled_cannot_be_skipped(desk: Desk) -> No
     desk.sandbox.add_draft(f"Digest {DAY}", status="schedule", send_time=f"{DAY}T09:00:00+00:00")
     assert desk.send().code == 0
     refused = desk.run("ledger", "skip", "--date", DAY, "--reason", "x")
-    assert (refused.code, "is scheduled in Mailchimp" in refused.err) == (1, True)
+    assert (refused.code, "which would mail it all the same" in refused.err) == (1, True)
 
 
 def test_a_ledger_of_the_sandbox_is_not_copied_to_where_it_would_silence_the_real_mail(

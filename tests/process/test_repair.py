@@ -318,3 +318,59 @@ def test_a_hundred_thousand_half_canceled_and_killed_ten_times_get_one_mail_each
         assert twice.code == 0, twice.all
         counted = json.loads(desk.run("--json", "recipients", "duplicates", "--date", DAY).out)
         assert counted["duplicates"] == []
+
+
+def test_two_who_order_a_second_mailing_at_once_cause_one(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("html")
+    desk.prepare()
+    assert desk.send("--wait").code == 0
+    words = ("send-batch", "--date", DAY, "--again", "--reason", "wrong link", "--wait")
+    with (
+        desk.start(*words, stdin=subprocess.PIPE) as one,
+        desk.start(*words, stdin=subprocess.PIPE) as other,
+    ):
+        # both are asked before either has typed
+        for process in (one, other):
+            assert process.stderr is not None
+            assert "--again mails the campaign" in process.stderr.readline()
+        ended = []
+        for process in (one, other):
+            out, err = process.communicate(f"{DAY}\n", timeout=60)
+            ended.append((process.returncode, out + err))
+    assert [code for code, _ in ended] == [0, 1], ended
+    assert "Meanwhile somebody else ordered something" in " ".join(ended[1][1].split())
+    assert mailed(desk) == (2 * PEOPLE, PEOPLE, 2)
+
+
+def test_an_open_repair_is_looked_after_although_the_job_is_paused(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("html")
+    half_canceled(desk)
+    desk.sandbox.faults("send=accept-reset nth=1")
+    desk.sandbox.settings(status_lag_s=60)
+    assert desk.send(*ORDER).code == 75
+    desk.sandbox.settings(status_lag_s=0)
+    assert desk.run("pause", "--reason", "strike").code == 0
+    found = desk.send(*ORDER)
+    assert (found.code, "Mailchimp shows it as sent" in found.out) == (0, True), found.all
+    assert mailed(desk) == (PEOPLE, PEOPLE, 1)
+
+
+def test_a_rehearsal_knows_whom_the_local_record_covers(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("html", SENDONCE_KEEP_ADDRESSES="yes")
+    half_canceled(desk)
+    assert desk.send(*ORDER, "--wait").code == 0
+    assert desk.run("recipients", "sync", "--date", DAY).code == 0
+    desk.sandbox.add_audience(PEOPLE + 2, id=LIST_ID)
+    desk.sandbox.delete(str(desk.record()["campaigns"][1]["id"]))
+    told = desk.send("--dry-run", *ORDER)
+    assert (told.code, "Would create" in told.out) == (0, True), told.all
+    assert desk.sandbox.calls("add-segment") == []
+    assert desk.send(*ORDER).code == 0
+    assert mailed(desk) == (PEOPLE + 2, PEOPLE + 2, 1)
+
+
+def test_a_reason_for_nothing_is_wrong_usage(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("draft")
+    desk.prepare()
+    assert desk.send("--reason", "just so").code == 2
+    assert desk.deliveries() == 0

@@ -1096,3 +1096,35 @@ def test_a_pause_that_cannot_be_read_is_damage(place: Place) -> None:
 
     with pytest.raises(LedgerDamaged, match="the pause"):
         place.ledger().glance(DAY)
+
+
+@on_every_server
+def test_a_rebuild_of_a_damaged_ledger_keeps_a_pause_that_can_be_read_and_mends_one_that_cannot(
+    place: Place,
+) -> None:
+    ordered = Pause("legal hold", "root@web1", ASKED_AT)
+    written(place, planned())
+    with writing(place) as store:
+        store.set_pause(store.load(DAY), ordered)
+    place.put_record(DAY, '{"state": "planned", "no')
+    with writing(place) as store:
+        store.rebuild([])
+    assert place.ledger().glance(DAY).pause == ordered
+
+    if place.kind == "redis":
+        place._redis().hset(place._key("head"), "pause", '{"reason": 5')
+    else:
+        place._sql("UPDATE sendonce_ledgers SET pause = '{\"reason\": 5' WHERE job = :job")
+    with writing(place) as store:
+        store.rebuild([])
+    assert place.ledger().glance(DAY).pause is None
+
+
+@in_every_store
+def test_a_glance_says_while_paused_whether_an_earlier_date_is_open(place: Place) -> None:
+    written(place, sending("2026-01-03"))
+    assert place.ledger().glance(DAY).has_open_earlier is False
+    with writing(place) as store:
+        store.set_pause(store.load(DAY), Pause("stop", "root@web1", ASKED_AT))
+    assert place.ledger().glance(DAY).has_open_earlier is True
+    assert place.ledger().glance("2026-01-02").has_open_earlier is False
