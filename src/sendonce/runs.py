@@ -120,7 +120,7 @@ def _rules_and_ports(
     from sendonce.core.look import other_account
     from sendonce.core.model import Source
     from sendonce.core.orders import Kind as _Kind
-    from sendonce.core.orders import order_of
+    from sendonce.core.orders import order_of, with_first
 
     rule, them = rules(job, day), ports(job, lease, day)
     if job.settings.skip_dates is not None:
@@ -137,7 +137,10 @@ def _rules_and_ports(
             f"Meanwhile somebody else ordered something for {day}: {now}. Nothing was sent by this run. "
             "Look at it (ledger show) before you order it again."
         )
-    order = order_of(ordered.kind, them.store.load(rule.date).batch, rule.title_key, them.mailer)
+    page = them.store.load(rule.date)
+    order = order_of(ordered.kind, page.batch, rule.title_key, them.mailer)
+    if page.batch.main is None and lease:
+        them.store.save(page, with_first(page.batch, order.first))
     is_rest = ordered.kind is _Kind.REMAINING
     scope = Scope.AUDIENCE if job.settings.recipient_guard is Scope.AUDIENCE else Scope.JOB
     addresses, covered = _recorded(job, day) if is_rest else ([], frozenset[str]())

@@ -125,7 +125,7 @@ def resume(job: Job) -> Pause | None:
         store = job.ledger(lease)
         page = store.load(job.today().isoformat())
         if page.pause is not None:
-            store.set_pause(page, None)
+            store.set_pause(page, page.pause._replace(ended_at=job.clock.now(), ended_by=whoami()))
         return page.pause
 
 
@@ -206,7 +206,7 @@ def copy_ledger(job: Job, target: Job, *, may_replace: bool) -> tuple[int, str]:
             )
         kept = store.replace(lambda _: source)
         there = store.whole()
-        same = [(one.job, one.api, one.rows(), one.reset_rows(), one.pause) for one in (source, there)]
+        same = [(one.job, one.api, one.rows(), one.reset_rows(), one.pauses()) for one in (source, there)]
         if same[0] != same[1]:
             raise StateUnusable(
                 "What was copied does not read back the same. The ledger that was copied is as it was: keep "

@@ -17,7 +17,7 @@ from sendonce.core.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import date, tzinfo
+    from datetime import date, datetime, tzinfo
 
     from sendonce.core.model import Batch, Pause
 
@@ -107,10 +107,19 @@ def without_record(known: History, days: Iterable[str]) -> list[str]:
     return [day for day in days if known.mark(day) in {Mark.MISSING, Mark.NOT_YET}]
 
 
-def paused_days(pause: Pause, days: Iterable[str], zone: tzinfo) -> dict[str, str]:
-    """Those of these dates that a pause which still stands is about, each with why."""
-    first, last = pause.at.astimezone(zone).date().isoformat(), pause.until or "9999-99-99"
-    return {day: f"paused: {pause.reason}" for day in days if first <= day < last}
+def paused_days(pauses: Iterable[Pause], days: Iterable[str], zone: tzinfo) -> dict[str, str]:
+    """Those of these dates on which the job was paused, each with why. On the day that ends a pause it sends again."""
+    asked, found = list(days), dict[str, str]()
+    for pause in pauses:
+        first, last = _day_of(pause.at, zone), pause.until or "9999-99-99"
+        if pause.ended_at is not None:
+            last = min(last, _day_of(pause.ended_at, zone))
+        found |= {day: f"paused: {pause.reason}" for day in asked if first <= day < last}
+    return found
+
+
+def _day_of(time: datetime, zone: tzinfo) -> str:
+    return time.astimezone(zone).date().isoformat()
 
 
 def mark_of(batch: Batch) -> Mark:

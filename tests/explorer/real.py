@@ -125,7 +125,7 @@ class _World:
     def reset(self, page: Page, reset: Reset) -> NoReturn:
         raise NotImplementedError
 
-    def set_pause(self, page: Page, pause: Pause | None) -> NoReturn:
+    def set_pause(self, page: Page, pause: Pause) -> NoReturn:
         raise NotImplementedError
 
     def rebuild(self, batches: Iterable[Batch]) -> NoReturn:

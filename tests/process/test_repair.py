@@ -109,6 +109,7 @@ def test_a_canceled_mailing_is_repaired_although_the_ledger_was_lost(desk: Desk)
     desk.ledger_file.unlink()
     assert desk.send(*ORDER).code == 0
     assert mailed(desk) == (PEOPLE, PEOPLE, 1)
+    assert (desk.record()["state"], desk.record()["campaigns"][0]["role"]) == ("refused", "main")
     desk.ledger_file.unlink()
     # it was mailed: found, put on record, and nobody is left for a second one
     wait_until(lambda: desk.send(*ORDER).code == 0, what="the repair is found")

@@ -1066,11 +1066,13 @@ def test_a_pause_stands_in_the_ledger_through_every_other_write_until_it_is_take
 
     assert place.ledger().load(DAY).pause == ordered
     assert place.ledger().glance(DAY).pause == ordered
-    assert place.ledger().whole().pause == place.ledger().pause() == ordered
+    assert place.ledger().whole().pauses() == place.ledger().pauses() == (ordered,)
 
+    over = ordered._replace(ended_at=ASKED_AT + timedelta(hours=1), ended_by="ann@web1")
     with writing(place) as store:
-        assert store.set_pause(store.load(DAY), None).pause is None
+        assert store.set_pause(store.load(DAY), over).pause is None
     assert place.ledger().glance(DAY).pause is None
+    assert place.ledger().whole().pauses() == place.ledger().pauses() == (over,)
 
 
 @in_every_store

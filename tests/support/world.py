@@ -206,7 +206,7 @@ class MemoryStore(LedgerStore):
         self._disk.write(self._disk.ledger.with_reset(reset))
         return self._page(page.batch.date)
 
-    def set_pause(self, page: Page, pause: Pause | None) -> Page:
+    def set_pause(self, page: Page, pause: Pause) -> Page:
         self._check(page)
         self._disk.write(self._disk.ledger.with_pause(pause))
         return self._page(page.batch.date)
@@ -782,7 +782,11 @@ class World:
         """Have an operator pause the job, or end its pause."""
         self.disks[disk].holder = "operator"
         store = MemoryStore(self.disks[disk], "operator", Gate())
-        store.set_pause(store.load(DAY), pause)
+        page = store.load(DAY)
+        if pause is None and page.pause is not None:
+            pause = page.pause._replace(ended_at=time_at(self.now_s), ended_by="root@web1")
+        if pause is not None:
+            store.set_pause(page, pause)
 
     def runs_until_done(self, *, at_most: int = 12, pause_s: float = 600, disk: int = 0) -> list[int]:
         """Run again and again, as cron does, until 0; the exit codes."""

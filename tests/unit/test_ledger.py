@@ -789,14 +789,21 @@ def test_a_pause_reads_as_it_was_ordered_and_one_without_an_end_has_none() -> No
 
 def test_a_pause_is_written_kept_through_other_writes_and_taken_back() -> None:
     ordered = Pause("server move", "root@web1", time(8, 0, 0))
-    paused = parse(text(pause={"ticket": 4711})).with_pause(ordered)
+    paused = parse(text()).with_pause(ordered)
     assert json.loads(paused.dump())["pause"] == {
-        "ticket": 4711, "reason": "server move", "by": "root@web1", "at": "2026-11-30T08:00:00Z",
+        "reason": "server move", "by": "root@web1", "at": "2026-11-30T08:00:00Z",
     }  # fmt: skip
     later = parse(paused.with_batch(Batch("2026-12-01", State.SKIPPED, reason="holiday")).dump())
     assert later.pause == ordered
     assert later.rebuilt([]).pause == ordered
-    assert parse(later.with_pause(None).dump()).pause is None
+    ended = ordered._replace(ended_at=time(9, 0, 0), ended_by="ann@web1")
+    over = parse(later.with_pause(ended).dump())
+    assert (over.pause, over.pauses()) == (None, (ended,))
+    again = Pause("strike", "ben@web1", time(10, 0, 0))
+    longer = again._replace(reason="longer strike", at=time(11, 0, 0))
+    twice = parse(over.with_pause(again).with_pause(longer).dump())
+    replaced = again._replace(ended_at=time(11, 0, 0), ended_by="ben@web1")
+    assert twice.pauses() == (ended, replaced, longer)
 
 
 @pytest.mark.parametrize(
@@ -816,7 +823,14 @@ def test_a_pause_that_cannot_be_read_is_damage_and_never_no_pause(pause: Any, sa
 def test_a_pause_comes_back_from_its_row() -> None:
     ledger = parse(text(pause=PAUSE))
     assert assemble(1, "digest", "api", {}, [], ledger.pause_row().encode()).pause == ledger.pause
+    ended = ledger.with_pause(ledger.pauses()[0]._replace(ended_at=time(9, 0, 0), ended_by="ann@web1"))
+    back = assemble(1, "digest", "api", {}, [], ended.pause_row().encode())
+    assert (back.pause, back.pauses()) == (None, ended.pauses())
     assert (parse(text()).pause_row(), assemble(1, "digest", "api", {}, []).pause) == ("", None)
+    with pytest.raises(LedgerDamaged, match="the pause: an object is wanted, and it is a list"):
+        assemble(1, "digest", "api", {}, [], b"[]")
+    with pytest.raises(LedgerDamaged, match="pauses: a list of objects is wanted"):
+        parse(text(pauses=[1]))
     with pytest.raises(LedgerDamaged, match="the pause: not JSON"):
         assemble(1, "digest", "api", {}, [], b"{")
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sendonce.core.batch import Run
+from sendonce.core.campaigns import Campaign
 from sendonce.core.errors import ClaimLost, InvariantBroken, NoAnswer, Refused, Stopped, Temporary
 from sendonce.core.guards import NO_GUARDS, Scope
 from sendonce.core.model import Attempt, Batch, Ending, Entry, Page, Pause, Source, State
-from sendonce.core.orders import Kind, PartOfLedger, order_of
+from sendonce.core.orders import Kind, PartOfLedger, order_of, with_first
 from support import tally
 from support.world import (
     DAY,
@@ -914,3 +915,16 @@ def test_what_somebody_else_wrote_is_seen_by_each_part(role: str) -> None:
         part.check(page)
     with pytest.raises(ClaimLost):
         part.save(page, page.batch)
+
+
+@pytest.mark.parametrize(("status", "state"), [("sent", State.SENT), ("canceled", State.REFUSED)])
+def test_a_record_that_was_lost_gets_the_days_own_campaign_as_mailchimp_shows_it(
+    status: str, state: State
+) -> None:
+    shown = Campaign(
+        "ffffff", KEY, status, "regular", LIST, None, web_id=4711, send_time=time_at(0), emails_sent=3
+    )
+    found = with_first(Batch(DAY), shown)
+    assert (found.state, found.main) == (
+        state, Entry("ffffff", KEY, web_id=4711, by="unknown", sent_at=time_at(0), emails_sent=3)
+    )  # fmt: skip

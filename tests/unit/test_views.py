@@ -140,7 +140,22 @@ def test_days_of_a_pause_that_still_stands_begin_with_the_day_of_its_order(
     # 23:30 in UTC is the next day in Berlin
     order = Pause("move", "root@web1", datetime(2026, 1, 2, 23, 30, tzinfo=UTC), until)
     days = [f"2026-01-0{n}" for n in range(1, 6)]
-    assert views.paused_days(order, days, ZoneInfo("Europe/Berlin")) == dict.fromkeys(paused, "paused: move")
+    assert views.paused_days([order], days, ZoneInfo("Europe/Berlin")) == dict.fromkeys(
+        paused, "paused: move"
+    )
+
+
+def test_days_of_a_pause_that_is_over_end_before_the_day_of_its_end() -> None:
+    over = Pause(
+        "move",
+        "root@web1",
+        datetime(2026, 1, 2, 8, tzinfo=UTC),
+        "2026-01-09",
+        datetime(2026, 1, 4, 8, tzinfo=UTC),
+        "me",
+    )
+    days = [f"2026-01-0{n}" for n in range(1, 6)]
+    assert list(views.paused_days([over], days, ZoneInfo("UTC"))) == ["2026-01-02", "2026-01-03"]
 
 
 def test_signs_are_one_column_wide_and_no_two_alike() -> None:

@@ -100,9 +100,9 @@ class FileLedger:
         """Return all resets, oldest first; see `LedgerStore`."""
         return self._of_whole(Ledger.resets)
 
-    def pause(self) -> Pause | None:
-        """Return the order that nothing is sent, None without one. Raises as `batches`."""
-        return self._of_whole(lambda ledger: ledger.pause)
+    def pauses(self) -> tuple[Pause, ...]:
+        """Return all pauses there were, the one that stands last. Raises as `batches`."""
+        return self._of_whole(Ledger.pauses)
 
     def whole(self) -> Ledger:
         """Return all there is, for a copy. Raises as `batches`."""
@@ -210,8 +210,8 @@ class FileLedger:
             raise InvariantBroken(f"the page is that of {page.batch.date}, the reset that of {reset.date}")
         return self._write(page, self._read(page).ledger.with_reset(reset))
 
-    def set_pause(self, page: Page, pause: Pause | None) -> Page:
-        """Put down that the job is paused, or not any more; see `LedgerStore`."""
+    def set_pause(self, page: Page, pause: Pause) -> Page:
+        """Put down that the job is paused, or its pause has ended; see `LedgerStore`."""
         return self._write(page, self._read(page).ledger.with_pause(pause))
 
     def check(self, page: Page) -> None:
@@ -265,7 +265,7 @@ class FileLedger:
                 ledger = self._parse(old)
             for reset in ledger.resets():
                 ledger.forgotten(reset.date)
-            ledger.pause  # noqa: B018 - an odd one is damage
+            ledger.pauses()
             ledger.dump()
         except LedgerDamaged:
             return ledgers.empty(self._job, self._api)

@@ -98,8 +98,7 @@ def _with_holidays(job: Job, known: History, days: Iterable[str]) -> History:
     from sendonce import views
 
     bare = views.without_record(known, days)
-    pause = job.ledger().pause()
-    paused = views.paused_days(pause, bare, job.zone) if pause is not None else {}
+    paused = views.paused_days(job.ledger().pauses(), bare, job.zone)
     if (path := job.settings.skip_dates) is None:
         return known._replace(holidays=paused)
     from sendonce.adapters.holidays import skipped

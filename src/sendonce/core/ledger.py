@@ -76,15 +76,29 @@ class Ledger(NamedTuple):
         raw = self.document.get("pause")
         return None if raw is None else _read_pause(raw)
 
-    def with_pause(self, pause: Pause | None) -> Ledger:
-        """Return a ledger with this pause, or with none."""
-        known = self.document.get("pause") or {}
-        return self._with(pause=None if pause is None else _write_pause(pause, known))
+    def pauses(self) -> tuple[Pause, ...]:
+        """Return all pauses there were, the one that stands last. Raise LedgerDamaged if one is odd."""
+        past = tuple(_read_pause(raw) for raw in self.document.get("pauses") or ())
+        return past if self.pause is None else (*past, self.pause)
+
+    def with_pause(self, pause: Pause) -> Ledger:
+        """Return a ledger with this pause; one that has ended is kept among those that there were.
+
+        The one that stood before is kept, too, as ended by this.
+        """
+        known = self.document.get("pause")
+        past = list(self.document.get("pauses") or ())
+        if pause.ended_at is not None:
+            return self._with(pause=None, pauses=[*past, _write_pause(pause, known or {})])
+        if known is not None:
+            over = _read_pause(known)._replace(ended_at=pause.at, ended_by=pause.by)
+            past.append(_write_pause(over, known))
+        return self._with(pause=_write_pause(pause, {}), pauses=past)
 
     def pause_row(self) -> str:
-        """Return the pause as a store with rows keeps it, "" for none. Raise LedgerDamaged as `dump`."""
-        raw = self.document.get("pause")
-        return "" if raw is None else _row_text(raw)
+        """Return the pauses as a store with rows keeps them, "" for none. Raise LedgerDamaged as `dump`."""
+        kept = {name: self.document[name] for name in ("pause", "pauses") if self.document.get(name)}
+        return _row_text(kept) if kept else ""
 
     def resets(self) -> tuple[Reset, ...]:
         """Return all resets in the order in which they were made. Raise LedgerDamaged if one is odd."""
@@ -240,7 +254,10 @@ def assemble(
         "resets": [_load_row("the row of a reset", data) for data in resets],
     }
     if pause:
-        document["pause"] = _load_row("the pause", pause)
+        kept = _load_row("the pause", pause)
+        if not isinstance(kept, dict):
+            _wrong("the pause", f"an object is wanted, and it is {_kind(kept)}")
+        document |= {name: kept[name] for name in ("pause", "pauses") if name in kept}
     _check_document(document)
     return Ledger(document)
 
@@ -395,6 +412,9 @@ def _check_document(document: object) -> None:
     pause = document.get("pause")
     if pause is not None and not isinstance(pause, dict):
         _wrong("pause", f"an object is wanted, and it is {_kind(pause)}")
+    past = document.get("pauses")
+    if past is not None and not (isinstance(past, list) and all(isinstance(one, dict) for one in past)):
+        _wrong("pauses", "a list of objects is wanted")
 
 
 def _check_raw_batch(day: str, raw: object) -> None:
@@ -587,7 +607,8 @@ def _read_pause(raw: Mapping[str, Any]) -> Pause:
     until = fields.text("until")
     if until and not _is_day(until):
         _wrong("pause.until", f"{until!a} is not a date")
-    return Pause(fields.text("reason"), fields.text("by"), fields.needed_time("at"), until)
+    ended = fields.time("ended_at"), fields.text("ended_by")
+    return Pause(fields.text("reason"), fields.text("by"), fields.needed_time("at"), until, *ended)
 
 
 def _read_reset(index: int, raw: Mapping[str, Any]) -> Reset:
@@ -635,7 +656,10 @@ def _write_batch(batch: Batch, known: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_pause(pause: Pause, known: Mapping[str, Any]) -> dict[str, Any]:
     made = {**known, "reason": pause.reason, "by": pause.by, "at": _write_time(pause.at)}
-    return _with_or_without(made, until=pause.until or None)
+    ended_at = None if pause.ended_at is None else _write_time(pause.ended_at)
+    return _with_or_without(
+        made, until=pause.until or None, ended_at=ended_at, ended_by=pause.ended_by or None
+    )
 
 
 def _write_entry(entry: Entry, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,12 +104,15 @@ class Pause(NamedTuple):
     """An operator's order that the job sends nothing: who, when (UTC), why.
 
     `until` is the first date (YYYY-MM-DD, the job's zone) on which it sends again, "" if only `resume` ends it.
+    One that is over by `resume`, or that another took the place of, says since when and by whom.
     """
 
     reason: str
     by: str
     at: datetime
     until: str = ""
+    ended_at: datetime | None = None
+    ended_by: str = ""
 
     def holds_on(self, today: str) -> bool:
         """Whether it still holds on that date."""

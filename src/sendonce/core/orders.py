@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from sendonce.core.dates import belongs
 from sendonce.core.errors import InvariantBroken, Refused, Temporary
-from sendonce.core.model import Page, State
+from sendonce.core.model import Entry, Page, State
 from sendonce.core.parts import MAIN, beside, folded, part
 from sendonce.core.reach import has_reached, is_through
 
 if TYPE_CHECKING:
     from sendonce.core.campaigns import Campaign
-    from sendonce.core.model import Batch, Entry
+    from sendonce.core.model import Batch
     from sendonce.core.ports import Mailer, RunStore
 
 
@@ -113,6 +113,24 @@ def order_of(kind: Kind, batch: Batch, date_key: str, mailer: Mailer) -> Order:
     if kind is Kind.REMAINING:
         _check_remaining(batch, first)
     return Order(kind, number + 1, first)
+
+
+def with_first(batch: Batch, first: Campaign) -> Batch:
+    """The record of a date that was lost, with the day's own campaign as Mailchimp shows it. Who sent it is not known."""
+    entry = Entry(
+        first.id,
+        first.title,
+        web_id=first.web_id,
+        by="unknown",
+        sent_at=first.send_time,
+        emails_sent=first.emails_sent,
+    )
+    is_sent = first.status == "sent"
+    return batch._replace(
+        state=State.SENT if is_sent else State.REFUSED,
+        reason="" if is_sent else f'Campaign {first.id} is "{first.status}" in Mailchimp.',
+        campaigns=(entry, *batch.campaigns),
+    )
 
 
 def _first(batch: Batch, date_key: str, mailer: Mailer) -> Campaign:

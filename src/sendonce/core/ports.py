@@ -66,8 +66,8 @@ class LedgerStore(RunStore, Protocol):
         """Forget the batch of `page` and keep it under `resets`. Raises as `save`."""
         ...
 
-    def set_pause(self, page: Page, pause: Pause | None) -> Page:
-        """Put down that the job is paused, or that it is not any more. Raises as `save`."""
+    def set_pause(self, page: Page, pause: Pause) -> Page:
+        """Put down that the job is paused, or that its pause has ended. Raises as `save`."""
         ...
 
     def rebuild(self, batches: Iterable[Batch]) -> str:

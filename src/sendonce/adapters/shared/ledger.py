@@ -83,11 +83,11 @@ class SharedLedger:
         with self._naming_the_place():
             return self._parsed(head, {}, found).resets()
 
-    def pause(self) -> Pause | None:
-        """Return the order that nothing is sent, None without one. Raises as `batches`."""
+    def pauses(self) -> tuple[Pause, ...]:
+        """Return all pauses there were, the one that stands last. Raises as `batches`."""
         ledger = self._assembled(self._backend.read_one(FIRST_DAY)).ledger
         with self._naming_the_place():
-            return ledger.pause
+            return ledger.pauses()
 
     def whole(self) -> Ledger:
         """Return all there is, for a copy. Raises as `batches`."""
@@ -163,8 +163,8 @@ class SharedLedger:
             added = ledger.reset_rows()[-1:]
         return self._write(page, ledger, removed=(reset.date,), resets=added)
 
-    def set_pause(self, page: Page, pause: Pause | None) -> Page:
-        """Put down that the job is paused, or not any more; see `LedgerStore`."""
+    def set_pause(self, page: Page, pause: Pause) -> Page:
+        """Put down that the job is paused, or its pause has ended; see `LedgerStore`."""
         return self._write(page, self._read(page).ledger.with_pause(pause))
 
     def check(self, page: Page) -> None:
@@ -219,7 +219,7 @@ class SharedLedger:
             whole = self.whole()
             for reset in whole.resets():
                 whole.forgotten(reset.date)
-            whole.pause  # noqa: B018 - an odd one is damage
+            whole.pauses()
             whole.batches()
             return whole, whole.dump()
         except LedgerDamaged:
@@ -233,7 +233,7 @@ class SharedLedger:
         """An empty ledger that is paused as the damaged one was, if that can be read: no run may break an order to wait."""
         try:
             ledger = ledgers.assemble(head.version, self._job, self._api, {}, [], head.pause)
-            ledger.pause  # noqa: B018 - an odd one is damage
+            ledger.pauses()
         except LedgerDamaged:
             return ledgers.empty(self._job, self._api)
         return ledger
