@@ -970,3 +970,15 @@ def test_an_open_send_is_not_repeated_while_or_after_it_cannot_be_said_who_was_s
     assert open_send(LEAVES_OUT_B, lost=(B,)) == Refuse(
         "bbbbbb of this date is gone from Mailchimp (404): who was sent it cannot be left out of another."
     )
+
+
+@pytest.mark.parametrize(("tag", "is_sent"), [(7, True), (8, False), (0, False)])
+def test_an_open_send_is_repeated_past_a_lost_campaign_only_if_it_leaves_out_the_tag_that_covers_it(
+    tag: int, is_sent: bool
+) -> None:
+    outside = {"condition_type": "StaticSegment", "field": "static_segment", "op": "static_not", "value": 7}
+    shown = campaign(recipients={"segment_opts": {"match": "all", "conditions": [outside]}})
+    asked = entry(requested_at=at("11:00:00"), gave_up_at=at("11:01:00"))
+    of_rest = rules(scope=Scope.JOB, tag=tag, covered=frozenset({"bbbbbb"}))
+    found = step(page(State.SENDING, asked), look(by_id={A: shown}, lost=("bbbbbb",)), of_rest)
+    assert isinstance(found, Send if is_sent else Refuse)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from sendonce.core.batch import Run
 from sendonce.core.campaigns import Campaign, Content, No, NotSent
 from sendonce.core.errors import (
     ClaimLost,
@@ -1784,3 +1785,19 @@ def test_a_draft_that_waited_for_its_writers_is_named_by_the_next_dates_run() ->
     world.account.add("Digest 2026-12-01")
     warned = world.run(day="2026-12-01").warnings
     assert any("nothing is sent for an earlier date without --date 2026-11-30" in said for said in warned)
+
+
+def test_an_answer_of_the_store_that_is_lost_after_a_second_mailing_does_not_invite_a_third() -> None:
+    for role, said in (("again 1", "before you order it again"), ("remaining 1", "that is safe")):
+        world = world_of(Source.HTML)
+        process = world.begin()
+        run = Run(replace(world.rules(), role=role), process.ports, process.run._attempt)
+        assert said in run._what_next()
+
+
+def test_a_paused_date_that_mailchimp_has_scheduled_says_that_it_goes_out_all_the_same() -> None:
+    world = world_of(Source.DRAFT)
+    world.account.schedule(only_campaign(world), 600)
+    assert world.run().code == 0
+    world.pause(Pause("strike", "root@web1", time_at(world.now_s)))
+    assert "was scheduled in Mailchimp, which mails it all the same" in world.run().message
