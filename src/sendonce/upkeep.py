@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sendonce.compose import Job, held, mailchimp, mailchimp_of_account, prepare_state, whoami
 from sendonce.core.errors import Refused, WrongUsage
@@ -129,8 +129,17 @@ def resume(job: Job) -> Pause | None:
         return page.pause
 
 
-def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[], str]]:
+class Rebuilt(NamedTuple):
     """What a rebuilt ledger would hold, what of the old one it would not, and a call that puts it in place."""
+
+    batches: tuple[Batch, ...]
+    lost: tuple[Batch, ...]
+    is_old_readable: bool
+    put: Callable[[], str]
+
+
+def rebuild(job: Job) -> Rebuilt:
+    """Make a ledger of what Mailchimp shows and the old one knows. Nothing is changed before `put` is called."""
     from sendonce.core.audit import merge
     from sendonce.core.audit import rebuild as rebuilt
     from sendonce.core.errors import LedgerDamaged
@@ -139,20 +148,21 @@ def rebuild(job: Job) -> tuple[tuple[Batch, ...], tuple[Batch, ...], Callable[[]
     listing = mailer.listing()
     told = rebuilt(listing.campaigns, job.settings.title, job.settings.job, mailer.now())
 
-    def on_record(store: FileLedger | SharedLedger) -> tuple[Batch, ...]:
+    def on_record(store: FileLedger | SharedLedger) -> tuple[Batch, ...] | None:
         try:
             return store.batches()
         except LedgerDamaged:
-            return ()
+            return None
 
     def put() -> str:
         with held(job, "rebuild the ledger") as lease:
             store = job.ledger(lease)
-            return store.rebuild(merge(on_record(store), told))
+            return store.rebuild(merge(on_record(store) or (), told))
 
     old = on_record(job.ledger())
-    made = merge(old, told)
-    return made, tuple(b for b in old if b.date not in {m.date for m in made}), put
+    made = merge(old or (), told)
+    lost = tuple(b for b in old or () if b.date not in {m.date for m in made})
+    return Rebuilt(made, lost, old is not None, put)
 
 
 def verify(job: Job) -> tuple[int, tuple[audit.Finding, ...]]:

@@ -219,11 +219,13 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     Finds them by the title pattern. The old ledger is kept aside.
     """
     job = shared.open_job()
-    batches, lost, put = upkeep.rebuild(job)
+    batches, lost, is_old_readable, put = upkeep.rebuild(job)
     left = ", ".join(f"{b.date} ({b.state.value})" for b in lost)
+    forgotten = "Dates that were skipped, and a pause, may be gone with the old ledger: put them down again."
     confirm(
         f"The ledger of job {job.settings.job} would hold {many(len(batches), 'batch', 'batches')}."
         + (f" Left out, as Mailchimp has nothing of them: {left}." if left else "")
+        + ("" if is_old_readable else f" {forgotten}")
         + " Put it in place?",
         is_agreed=yes,
     )
@@ -231,6 +233,7 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
     text = f"The ledger holds {many(len(batches), 'batch', 'batches')} now." + (
         f" The old ledger is kept as {kept}." if kept else ""
     )
+    text += "" if is_old_readable else f" {forgotten}"
     dates = [b.date for b in batches]
     shared.voice.document("ledger rebuild", ExitCode.OK, dates=dates, kept=kept or None, message=text)
     shared.voice.result(text)
