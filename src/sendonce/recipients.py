@@ -72,11 +72,17 @@ def _mailed(job: Job, first: date, last: date) -> list[Mailed]:
     """The campaigns that the ledger has as mailed, or as perhaps mailed."""
     from sendonce.core.recipients import Mailed, entries_of
 
-    return [
-        Mailed(e.id, batch.date, e.title, e.role, e.web_id, e.sent_at or e.requested_at)
-        for batch in job.ledger().batches(first.isoformat(), last.isoformat())
+    store, begin, end = job.ledger(), first.isoformat(), last.isoformat()
+    batches = list(store.batches(begin, end))
+    # what a reset put aside was mailed all the same
+    for day in dict.fromkeys(reset.date for reset in store.resets() if begin <= reset.date <= end):
+        batches += store.load(day).forgotten
+    found = {
+        e.id: Mailed(e.id, batch.date, e.title, e.role, e.web_id, e.sent_at or e.requested_at)
+        for batch in reversed(batches)
         for e in entries_of(batch)
-    ]
+    }
+    return sorted(found.values(), key=lambda one: one.date)
 
 
 def _read_all(reader: _Reader, missing: list[Mailed], wait_s: float) -> list[Synced]:

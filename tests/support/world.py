@@ -667,6 +667,7 @@ class World:
         self.settle_s, self.listing_s, self.timeout_s = 180.0, 30.0, 130.0
         self.guards = NO_GUARDS
         self.skipped = ""
+        self.today = ""
         self.scope = Scope.OFF
         self._numbers = count(1)
 
@@ -716,7 +717,7 @@ class World:
             key,
             self.list_id,
             *times,
-            day,
+            self.today or day,
             self.guards,
             scope=self.scope,
             skipped=self.skipped,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +12,7 @@ import pytest
 from sendonce.core.audit import Finding, arrival, compared, merge, rebuild, verify
 from sendonce.core.campaigns import Campaign
 from sendonce.core.ledger import empty, parse
-from sendonce.core.model import Attempt, Batch, Ending, Entry, State
+from sendonce.core.model import Attempt, Batch, Ending, Entry, Glance, State, settled
 
 PATTERN = "Digest {date}"
 JOB = "digest"
@@ -450,9 +451,27 @@ def test_a_repair_that_mailchimp_shows_as_mailed_is_no_finding(status: str) -> N
     assert said(recorded, [campaign(), campaign("cccccc", status, REPAIR.title)]) == []
 
 
-def test_a_repair_alone_makes_no_date_of_its_own() -> None:
+def test_a_repair_whose_first_campaign_is_gone_keeps_its_date_from_being_mailed_anew() -> None:
     assert said([], [REPAIR_SHOWN]) == []
-    assert rebuild([REPAIR_SHOWN], PATTERN, JOB, NOW) == ()
+    (found,) = rebuild([REPAIR_SHOWN], PATTERN, JOB, NOW)
+    assert [(e.id, e.role, e.state, e.nonce) for e in found.campaigns] == [
+        ("cccccc", "remaining 1", State.SENT, "00000003")
+    ]
+    outcome = settled(Glance(found), DAY)
+    assert outcome is not None
+    assert outcome.ending is Ending.ALREADY_SENT
+    assert "was sent in two parts" in outcome.message
+
+
+def test_two_repairs_of_one_number_are_both_found() -> None:
+    other = replace(REPAIR_SHOWN, id="dddddd", title=f"{KEY} (remaining 1) [00000004]")
+    again = replace(REPAIR_SHOWN, id="eeeeee", title=f"{KEY} (again 1)")
+    draft = replace(REPAIR_SHOWN, id="ffffff", title=f"{KEY} (again 2)", status="save")
+    (found,) = rebuild([campaign(), REPAIR_SHOWN, other, again, draft], PATTERN, JOB, NOW)
+    assert [(e.id, e.role) for e in found.campaigns] == [
+        ("aaaaaa", "main"), ("cccccc", "remaining 1"), ("dddddd", "remaining 1 twin"), ("eeeeee", "again 1")
+    ]  # fmt: skip
+    assert merge([], (found,)) == (found,)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +515,8 @@ def test_a_rebuilt_ledger_keeps_every_order_as_it_was(
 ) -> None:
     (merged,) = merge([old], rebuild([*shown, REPAIR_SHOWN], PATTERN, JOB, NOW))
     ordered = tuple(e for e in old.campaigns if e.role not in {"main", "former", "twin"})
-    assert merged.campaigns[len(own) :] == ordered
+    assert merged.campaigns[len(own) :][: len(ordered)] == ordered
+    assert "cccccc" in {e.id for e in merged.campaigns}
     assert [(e.id, e.role) for e in merged.campaigns[: len(own)]] == own
     # and it is one that can be written, and read again
     written = empty(JOB, "us19.api.mailchimp.com").rebuilt([merged])

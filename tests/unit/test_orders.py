@@ -6,7 +6,8 @@ The world counts mails by person. Each fault run is followed by the same order a
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from sendonce.core.batch import Run
 from sendonce.core.campaigns import Campaign
 from sendonce.core.errors import ClaimLost, InvariantBroken, NoAnswer, Refused, Stopped, Temporary
 from sendonce.core.guards import NO_GUARDS, Scope
-from sendonce.core.model import Attempt, Batch, Ending, Entry, Page, Pause, Source, State
+from sendonce.core.model import Attempt, Batch, Ending, Entry, Glance, Page, Pause, Source, State, settled
 from sendonce.core.orders import Kind, PartOfLedger, order_of, with_first
 from support import tally
 from support.world import (
@@ -928,3 +929,89 @@ def test_a_record_that_was_lost_gets_the_days_own_campaign_as_mailchimp_shows_it
     assert (found.state, found.main) == (
         state, Entry("ffffff", KEY, web_id=4711, by="unknown", sent_at=time_at(0), emails_sent=3)
     )  # fmt: skip
+
+
+def test_of_two_jobs_that_made_their_drafts_at_the_same_time_the_earlier_goes_first() -> None:
+    world = audience_world()
+    world.account.later.append((1.0, lambda: world.account.create(spec_of(), "Other job [00000009]")))
+    assert world.run().code == 0
+
+    world = audience_world()
+    other = world.account.create(spec_of(), "Other job [00000009]")
+    world.pass_time(5)
+    waits = world.run()
+    assert (waits.code, "was made earlier for the same audience" in waits.message) == (75, True)
+    world.account.mail(other)
+    assert world.run().code == 1  # everybody has the other one
+    assert world.mails() == ONCE
+
+
+def test_a_draft_that_a_crash_left_behind_holds_another_job_up_for_half_an_hour_at_the_most() -> None:
+    world = audience_world()
+    world.account.create(spec_of(), "Other job [00000009]")
+    world.pass_time(5)
+    assert world.run().code == 75
+    world.pass_time(1800)
+    assert world.run().code == 0
+
+
+def test_conditions_that_somebody_takes_away_during_the_checklist_are_not_sent_without() -> None:
+    world = audience_world()
+    offer = world.account.add("Special offer")
+    world.account.mail(offer)
+    world.account.cut(offer, 2, "sent")
+
+    def taken_away(effect: Callable[[], Any]) -> Any:
+        made = next(m for m in world.account.campaigns.values() if m.title.startswith(KEY))
+        made.spec = replace(made.spec, recipients={"list_id": LIST})
+        return effect()
+
+    ended = world.run(on={"mailer.checklist": [taken_away]})
+    assert (ended.code, "does not read back as it was written" in ended.message) == (1, True)
+
+
+def test_what_is_caught_up_leaves_out_who_was_sent_another_campaign_today() -> None:
+    world = audience_world()
+    world.today = "2026-12-03"
+    offer = world.account.add("Special offer")
+    world.account.mail(offer)
+    offer.mailed_at_s = 3 * 86400.0
+    world.pass_time(3 * 86400)
+    world.account.cut(offer, 2, "sent")
+    assert world.run().code == 0
+    assert world.mails() == ONCE
+
+
+def test_a_repair_that_would_reach_nobody_is_refused_by_the_rehearsal_too() -> None:
+    world = audience_world()
+    world.account.mail(world.account.add("Special offer"))
+    told = world.rehearse()
+    assert (told.code, "it would reach nobody" in told.message) == (1, True)
+
+
+def test_a_repair_that_is_archived_is_for_a_human() -> None:
+    world = half_canceled()
+    assert world.order().code == 0
+    repairs(world)[-1].status = "archived"
+    assert "who was sent it is not known" in refusal(world)
+
+
+def test_a_date_that_was_completed_by_a_repair_is_sent_though_its_own_campaign_was_canceled() -> None:
+    world = half_canceled()
+    world.disk.data = None
+    assert world.run().code == 1
+    assert world.record().state is State.REFUSED
+    assert world.order().code == 0
+    outcome = settled(Glance(world.record()), DAY)
+    assert outcome is not None
+    assert (outcome.ending, "was sent in two parts" in outcome.message) == (Ending.ALREADY_SENT, True)
+
+
+def test_a_send_that_was_stopped_half_way_and_completed_is_open_no_more() -> None:
+    world = half_canceled()
+    record = world.record()
+    asked = record.campaigns[0]._replace(requested_at=time_at(0), sent_at=None)
+    world.disk.put(record._replace(state=State.SENDING, campaigns=(asked, *record.campaigns[1:])))
+    assert [b.date for b in world.disk.ledger.open_before("2026-12-31")] == [DAY]
+    assert world.order().code == 0
+    assert world.disk.ledger.open_before("2026-12-31") == ()

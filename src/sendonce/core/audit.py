@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from sendonce.core.campaigns import Campaign
 
+ORDERED_TITLE = re.compile(
+    r"(?P<key>.+) \((?P<role>(?:remaining|again) [0-9]+)\)(?: \[(?P<nonce>[0-9a-f]{8})\])?"
+)
 RANK = {"sent": 0, "sending": 1, "schedule": 2}
 
 
@@ -120,7 +124,27 @@ def rebuild(campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime
             entry = Entry(past[0].id, past[0].title, web_id=past[0].web_id, sent_at=sent_at)
             reason = f'Campaign {past[0].id} is "{past[0].status}" in Mailchimp.'
             batches.append(Batch(day, State.REFUSED, campaigns=(entry,), reason=reason))
-    return tuple(batches)
+    return _with_orders(batches, campaigns, pattern, job, now)
+
+
+def _with_orders(
+    batches: Iterable[Batch], campaigns: Iterable[Campaign], pattern: str, job: str, now: datetime
+) -> tuple[Batch, ...]:
+    """The batches, with what was ordered beside the days' own campaigns and mailed. Who ordered it is not in Mailchimp."""
+    by_date = {batch.date: batch for batch in batches}
+    for campaign in sorted(campaigns, key=lambda c: c.id):
+        title = ORDERED_TITLE.fullmatch(campaign.title)
+        day = day_of_title(title["key"], pattern, job) if title is not None else None
+        if title is None or day is None or not campaign.is_mailed:
+            continue
+        batch = by_date.get(day.isoformat(), Batch(day.isoformat()))
+        role = title["role"]
+        if role in roles(batch):
+            entry = _entry(campaign, f"{role} twin", now)
+        else:
+            entry = _entry(campaign, role, now)._replace(state=State.SENT, nonce=title["nonce"] or "")
+        by_date[batch.date] = batch._replace(campaigns=(*batch.campaigns, entry))
+    return tuple(by_date[date] for date in sorted(by_date))
 
 
 def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
@@ -134,14 +158,23 @@ def merge(old: Iterable[Batch], new: Iterable[Batch]) -> tuple[Batch, ...]:
     for batch in old:
         rebuilt = by_date.get(batch.date)
         if rebuilt is not None and rebuilt.state is State.SENT:
-            by_date[batch.date] = _remembering(rebuilt, batch)
+            by_date[batch.date] = _and_orders(_remembering(part(rebuilt, MAIN), batch), rebuilt)
         elif (
             batch.state in {State.SENT, State.SKIPPED}
             or any(e.requested_at or e.sent_at for e in batch.campaigns)
             or roles(batch)
         ):
-            by_date[batch.date] = batch
+            by_date[batch.date] = batch if rebuilt is None else _and_orders(batch, rebuilt)
     return tuple(by_date[date] for date in sorted(by_date))
+
+
+def _and_orders(batch: Batch, rebuilt: Batch) -> Batch:
+    """The batch, with what Mailchimp shows as ordered and the batch does not know."""
+    known, ids = roles(batch), {entry.id for entry in batch.campaigns}
+    more = (
+        e for e in rebuilt.campaigns if e.state is not State.NONE and e.role not in known and e.id not in ids
+    )
+    return batch._replace(campaigns=(*batch.campaigns, *more))
 
 
 def _remembering(rebuilt: Batch, old: Batch) -> Batch:

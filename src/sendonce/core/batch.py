@@ -41,6 +41,7 @@ from sendonce.core.decide import (
     Settle,
     Step,
     decide,
+    differences,
     from_status,
     settled_at,
 )
@@ -318,18 +319,6 @@ class Run:
             )
             self._clock.sleep(min(left_s, 5))
 
-    def _look_if_reach_changed(self, look: Look) -> Look | None:
-        """A fresh look if others of the date were mailed, or began to be, since `look`; None if not.
-
-        Jobs of one audience that cron starts in the same minute wait the same seconds, and meet here.
-        """
-        latest = self._look()
-        same = [
-            ({(c.id, c.status) for c in seen.reached}, set(seen.lost), {c.id for c in seen.campaigns()})
-            for seen in (look, latest)
-        ]
-        return None if same[0] == same[1] else latest
-
     def _until_ready(self, campaign: Campaign) -> Checklist:
         """Mailchimp's checklist, with patience for an audience that is still being computed."""
         give_up_at = self._clock.monotonic() + RECIPIENTS_WAIT_S
@@ -362,12 +351,18 @@ class Run:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
-        if self._rules.scope is not Scope.OFF and (others := self._look_if_reach_changed(look)) is not None:
-            return others
+        if self._rules.scope is not Scope.OFF:
+            # the checklist may have taken minutes, in which others of the date were mailed: decide once more
+            look = self._look()
+            step = decide(self._page, look, self._mailer.now(), self._rules, self._done)
+            if not isinstance(step, Send) or step.campaign.id != campaign.id:
+                return look
         if self._rules.guards != NO_GUARDS or self._done.left_out:
             # only now Mailchimp has counted the recipients, and some minutes may have passed
             counted = self._mailer.campaign(campaign.id)
             if counted is None or not counted.is_draft:
+                return self._look()
+            if self._done.left_out and self._done.spec and differences(self._done.spec, counted):
                 return self._look()
             if self._done.left_out and counted.recipient_count == 0:
                 return self._reaches_nobody(counted)
@@ -600,6 +595,8 @@ class Run:
         said = "; ".join(checklist.errors) or "no reason given"
         if checklist.waits_for_recipients:
             return self._no_recipients_yet(campaign, said, self._batch)
+        if self._done.left_out and campaign.recipient_count == 0:
+            return self._reaches_nobody(campaign)
         return self._refused(
             f"Mailchimp's send checklist does not call campaign {campaign.id} ready: {said}", campaign
         )

@@ -14,6 +14,7 @@
         or others of the date were mailed since      again, leaving out their recipients
       younger than LISTING, or not looked at since   wait, look again
       does not read back as written                  refuse
+      another run's is about to be sent              later (only where nobody shall be sent two of a date)
     otherwise                                        send
 """
 
@@ -82,7 +83,8 @@ class Look:
 
     `is_stale`: something was written to a campaign since. `last_mailed`: for each audience, the campaign that it
     got last, those of the date aside. `reached`: other campaigns of the date that somebody was sent, by the scope of
-    the rules; `lost`: ids of such that are gone from Mailchimp. `former`: the campaign of this job that was
+    the rules; `lost`: ids of such that are gone from Mailchimp; `ahead`: drafts that another run is
+    about to send. `former`: the campaign of this job that was
     mailed last for an earlier date, where a guard asks.
     """
 
@@ -94,6 +96,7 @@ class Look:
     former: Former | None = None
     reached: tuple[Campaign, ...] = ()
     lost: tuple[str, ...] = ()
+    ahead: tuple[Campaign, ...] = ()
 
     def reached_in(self, list_id: str) -> tuple[Campaign, ...]:
         """Those of `reached` that went to this audience."""
@@ -343,6 +346,13 @@ def _from_elected(
     if unlike := differences(done.spec, elected):
         return Refuse(
             f"Campaign {elected.id} does not read back as it was written ({', '.join(unlike)}).", elected
+        )
+    # two jobs of one audience agree on who goes first as two runs of one job do: by the time of creation
+    ahead = [c for c in look.ahead if c.list_id == elected.list_id and c.create_time is not None]
+    if first := next((c for c in ahead if (c.create_time, c.id) < (created_at, elected.id)), None):
+        return GiveWay(
+            f'"{first.title}" ({first.id}) was made earlier for the same audience and is about to be sent: this one '
+            "waits for it, so that nobody is sent both."
         )
     return Send(elected)
 

@@ -479,10 +479,15 @@ def _is_day(text: str) -> bool:
 
 
 def _is_open(raw: Mapping[str, Any]) -> bool:
-    main = next((entry for entry in _campaigns("", raw) if entry.get("role", "main") == "main"), {})
+    entries = _campaigns("", raw)
+    main = next((entry for entry in entries if entry.get("role", "main") == "main"), {})
     match raw["state"]:
         case State.SENDING:
-            return True
+            # one that stopped half-way and was completed is closed
+            return not any(
+                str(entry.get("role", "")).startswith("remaining ") and entry.get("state") == State.SENT
+                for entry in entries
+            )
         case State.SENT:
             return main.get("emails_sent") is None
         case State.SKIPPED:

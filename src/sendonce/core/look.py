@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sendonce.core.campaigns import Campaign, fingerprint, is_same_text
@@ -27,6 +29,8 @@ HEALING = frozenset({Ending.TEMPORARY, Ending.WAITING})
 """Ends that a later run heals by itself."""
 NEVER_THROUGH = frozenset({"rss", "automation"})
 """Campaigns that stay in `sending` for as long as they mail others (facts §7)."""
+ABOUT_TO_BE_SENT_S = 30 * 60
+NONCE_AT_END = re.compile(r" \[[0-9a-f]{8}\]$")
 EARLIER_READ_AT_MOST = 7
 """So many open earlier batches are read by a run: reading them must not eat the run's time."""
 
@@ -65,12 +69,26 @@ def _with_reached(look: Look, page: Page, listing: Listing, mailer: Mailer, rule
             found[shown.id] = shown
         elif shown is None and (entry.requested_at is not None or entry.sent_at is not None):
             lost.append(entry.id)
-    look = replace(look, reached=tuple(found.values()), lost=tuple(lost))
+    ahead = [c for c in listing.campaigns if c.id not in own and _is_about_to_be_sent(c, listing.at)]
+    is_wide = rules.scope is Scope.AUDIENCE
+    look = replace(
+        look, reached=tuple(found.values()), lost=tuple(lost), ahead=tuple(ahead) if is_wide else ()
+    )
     if rules.role == MAIN:
         return look
     # the campaign that a repair completes is no reason to wait for a gap: nobody gets both
     others = (c for c in listing.campaigns if c.id not in found and not belongs(c.title, rules.title_key))
     return replace(look, last_mailed=_last_mailed(others))
+
+
+def _is_about_to_be_sent(campaign: Campaign, now: datetime) -> bool:
+    """Whether it is a draft that a sendonce has just created, and so will send in the next minutes.
+
+    One that a crash left behind holds nothing up for long.
+    """
+    made_at = campaign.create_time
+    is_ours = campaign.is_draft and NONCE_AT_END.search(campaign.title) is not None
+    return is_ours and made_at is not None and now - made_at < timedelta(seconds=ABOUT_TO_BE_SENT_S)
 
 
 def _counts(campaign: Campaign, rules: Rules) -> bool:
@@ -81,9 +99,11 @@ def _counts(campaign: Campaign, rules: Rules) -> bool:
         return True
     if campaign.type in NEVER_THROUGH:
         return False  # what it mails are campaigns of their own
-    at = campaign.send_time
-    is_on_date = at is not None and at.astimezone(rules.zone).date().isoformat() == rules.date
-    return rules.scope is Scope.AUDIENCE and is_on_date
+    if rules.scope is not Scope.AUDIENCE or campaign.send_time is None:
+        return False
+    # of a date that is caught up, also what went out today: nobody shall get both on one day
+    sent_on = campaign.send_time.astimezone(rules.zone).date().isoformat()
+    return sent_on in {rules.date, rules.today}
 
 
 def _former(campaigns: Iterable[Campaign], rules: Rules) -> Former | None:

@@ -174,6 +174,12 @@ class Outcome(NamedTuple):
     is_hushed: bool = False
 
 
+def repair_of(batch: Batch) -> Entry | None:
+    """The last campaign by which a mailing that had stopped half-way was completed; None without one."""
+    found = [e for e in batch.campaigns if e.role.startswith("remaining ") and e.state is State.SENT]
+    return found[-1] if found else None
+
+
 def many(count: int, one: str, several: str = "") -> str:
     """So many of a thing, as a person says it; `several` where an s does not do."""
     return f"{count} {one if count == 1 else several or f'{one}s'}"
@@ -187,6 +193,17 @@ def settled(seen: Glance | Page, today: str) -> Outcome | None:
     batch = seen.batch
     if batch.state is State.SKIPPED:
         return Outcome(Ending.SKIPPED, batch.date, f"{batch.date} is skipped: {batch.reason}.")
+    if batch.state is not State.SENT and (repair := repair_of(batch)) is not None:
+        said = f'{batch.date} was sent in two parts; the last was "{repair.title}" ({repair.id}).'
+        return Outcome(
+            Ending.ALREADY_SENT,
+            batch.date,
+            said,
+            repair.id,
+            repair.title,
+            repair.emails_sent,
+            repair.recipients,
+        )
     if batch.state is not State.SENT:
         if batch.state is State.SENDING or seen.pause is None or not seen.pause.holds_on(today):
             return None

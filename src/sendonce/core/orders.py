@@ -203,6 +203,11 @@ def _is_over(last: Entry, mailer: Mailer) -> bool:
         return last.state is State.SENT
     if shown.status == "canceled":
         return True
+    if last.state is State.SENT and shown.status not in {"sending", "sent", "canceling"}:
+        raise Refused(
+            f'Campaign {last.id} ({last.role}) is "{shown.status}" in Mailchimp: who was sent it is not known. Nothing was '
+            "sent by this run. Look at it there."
+        )
     if last.state is State.SENT and not is_through(shown):
         raise Temporary(
             f'Campaign {last.id} ({last.role}) is "{shown.status}" in Mailchimp: another can begin only afterwards. '

@@ -170,6 +170,12 @@ def _would_create(look: Look, rules: Rules, ports: Ports, say: Say) -> Outcome:
         kind = ports.mailer.segment_type(list_id, saved) if saved is not None else ""
         excluding(spec, reached, kind)  # refuses as the run would
         size = None if size is None else max(0, size - sum(c.emails_sent or 0 for c in reached))
+        if size == 0:
+            ids = ", ".join(c.id for c in reached)
+            said = (
+                f"A run would refuse: it would reach nobody, as all of the audience were sent {ids} already."
+            )
+            return say(Ending.REFUSED, said)
     if isinstance(segment, dict) and saved is None:
         # how many a condition leaves nobody knows before there is a campaign
         uncounted = rules.guards._replace(min_recipients=None, max_recipients=None)
