@@ -17,7 +17,7 @@ from sendonce.compose import (
     whoami,
 )
 from sendonce.core.errors import Refused, WrongUsage
-from sendonce.core.model import Ending, Glance, Outcome, State, settled
+from sendonce.core.model import Batch, Ending, Glance, Outcome, State, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def _settled(job: Job, seen: Glance, ordered: Ordered | None) -> Outcome | None:
         return settled_without_a_run(seen, job.today())
     if any(entry.state is State.SENDING for entry in seen.batch.campaigns):
         return None  # what may have been mailed already is looked after, paused or not
-    return settled(Glance(seen.batch._replace(state=State.NONE), seen.pause), job.today().isoformat())
+    return settled(Glance(Batch(seen.batch.date), seen.pause), job.today().isoformat())
 
 
 def _rules_and_ports(

@@ -1015,3 +1015,11 @@ def test_a_send_that_was_stopped_half_way_and_completed_is_open_no_more() -> Non
     assert [b.date for b in world.disk.ledger.open_before("2026-12-31")] == [DAY]
     assert world.order().code == 0
     assert world.disk.ledger.open_before("2026-12-31") == ()
+
+
+def test_a_checklist_that_calls_the_audience_empty_is_told_as_what_it_is() -> None:
+    world = audience_world()
+    world.account.mail(world.account.add("Special offer"))
+    world.account.not_ready = ("Recipients: the audience or segment is empty",)
+    ended = world.run()
+    assert (ended.code, "would reach nobody" in ended.message) == (1, True)

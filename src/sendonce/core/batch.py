@@ -41,7 +41,6 @@ from sendonce.core.decide import (
     Settle,
     Step,
     decide,
-    differences,
     from_status,
     settled_at,
 )
@@ -351,24 +350,23 @@ class Run:
         checklist = self._until_ready(campaign)
         if not checklist.is_ready:
             return self._look_if_overtaken() or self._not_ready(campaign, checklist)
+        # only now Mailchimp has counted the recipients, and some minutes may have passed
         if self._rules.scope is not Scope.OFF:
-            # the checklist may have taken minutes, in which others of the date were mailed: decide once more
+            # in which others of the date may have been mailed, too: decide once more
             look = self._look()
             step = decide(self._page, look, self._mailer.now(), self._rules, self._done)
             if not isinstance(step, Send) or step.campaign.id != campaign.id:
                 return look
-        if self._rules.guards != NO_GUARDS or self._done.left_out:
-            # only now Mailchimp has counted the recipients, and some minutes may have passed
+            campaign = step.campaign
+        elif self._rules.guards != NO_GUARDS:
             counted = self._mailer.campaign(campaign.id)
             if counted is None or not counted.is_draft:
                 return self._look()
-            if self._done.left_out and self._done.spec and differences(self._done.spec, counted):
-                return self._look()
-            if self._done.left_out and counted.recipient_count == 0:
-                return self._reaches_nobody(counted)
-            if objected := self._objected(counted, look):
-                return objected
             campaign = counted
+        if self._done.left_out and campaign.recipient_count == 0:
+            return self._reaches_nobody(campaign)
+        if self._rules.guards != NO_GUARDS and (objected := self._objected(campaign, look)):
+            return objected
         main = entry_of(campaign, self._batch)
         entry = main._replace(
             requested_at=self._mailer.now(),
