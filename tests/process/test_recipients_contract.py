@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 import stat
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import event
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.recipients import LOOK_UP, FileRecipients
@@ -16,6 +18,7 @@ from sendonce.adapters.shared.sql import SqlBackend
 from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
 from sendonce.core.recipients import Duplicate, Got, Mailed, Recipient, Row, tombstone_of
 from support.places import SQL, Place, new_place
+from support.runs import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -452,3 +455,33 @@ def test_two_jobs_in_one_database_do_not_see_each_other(tmp_path: Path) -> None:
     assert in_database(place).got(ANN) == (Got(MAIN, "sent"),)
     assert in_database(other).got(ANN) == (Got(MAIN, "sent", is_forgotten=True),)
     assert (in_database(place).count(DAY), in_database(other).count(DAY)) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_somebody_is_forgotten_between_two_steps_of_a_page_and_the_page_does_not_outlive_it(
+    kind: str, tmp_path: Path
+) -> None:
+    place = new_place(kind, tmp_path)
+    record = in_database(place)
+    record.begin(MAIN, 2, keeps_addresses=True)
+    [(number,)] = place._sql("SELECT number FROM sendonce_recipient_campaigns WHERE job = :job")
+    forgets = Thread(target=in_database(place).forget, args=(ANN,))
+
+    def waits() -> bool:
+        query = {
+            "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+            "mariadb": "SELECT count(*) FROM information_schema.innodb_lock_waits",
+        }[kind]
+        return bool(place._sql(query)[0][0])
+
+    def forget_first(_db: object, _cursor: object, statement: str, *_: object) -> None:
+        """Just before the page goes in: have somebody forgotten, or begin to wait for that."""
+        if statement.startswith("INSERT INTO sendonce_recipient_pages"):
+            forgets.start()
+            wait_until(lambda: not forgets.is_alive() or waits(), what="it is forgotten, or waits")
+
+    event.listen(record._backend._engine, "before_cursor_execute", forget_first)
+    record.put(MAIN, 0, people(ANN, address="ann@example.com"))
+    forgets.join()
+    assert place._sql("SELECT * FROM sendonce_recipient_pages WHERE number = :number", number=number) == []
+    assert set(in_database(place).begin(MAIN, 2, keeps_addresses=True)) == set()

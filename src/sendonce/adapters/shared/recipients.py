@@ -188,6 +188,7 @@ class SqlRecipients:
         """Keep a page; see `RecipientWriter`."""
         record = json.dumps([[row.email_id.hex(), row.status, row.address] for row in rows])
         with self._backend.transaction() as db:
+            self._lock(db)  # else `forget` may come between, and the page, with the person, outlive its report
             open_one = self._open_one(db, campaign)
             if open_one is None:
                 return  # another process has finished it, or somebody was forgotten: `complete` finds out
