@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -13,10 +14,13 @@ from sqlalchemy import event
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.recipients import LOOK_UP, FileRecipients
+from sendonce.adapters.shared import sql
+from sendonce.adapters.shared.backend import ANSWER_WAIT_S
 from sendonce.adapters.shared.recipients import SqlRecipients, look_up
 from sendonce.adapters.shared.sql import SqlBackend
-from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
+from sendonce.core.errors import LeaseBusy, StateUnusable, StoreDown, Temporary
 from sendonce.core.recipients import Duplicate, Got, Mailed, Recipient, Row, tombstone_of
+from support import servers
 from support.places import SQL, Place, new_place
 from support.runs import wait_until
 
@@ -49,6 +53,16 @@ def in_database(place: Place) -> SqlRecipients:
     backend = place.backend()
     assert isinstance(backend, SqlBackend)
     return SqlRecipients(backend, job=place.job, clock=SystemClock())
+
+
+def is_waiting(kind: str) -> bool:
+    """Whether somebody waits for a lock of that server."""
+    query = {
+        "postgresql": "SELECT '', count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+        "mariadb": "SHOW STATUS LIKE 'Innodb_row_lock_current_waits'",
+    }[kind]
+    [(_, count)] = servers.shared(kind).asked(query)
+    return int(count) > 0
 
 
 def people(*names: bytes, status: str = "sent", address: str = "") -> list[Recipient]:
@@ -185,6 +199,19 @@ def test_a_report_that_is_read_again_renews_and_loses_nobody(opened: Callable[[]
     assert record.count(DAY) == 3
 
 
+def test_where_addresses_are_not_kept_any_more_a_report_that_is_read_again_takes_away_those_of_before(
+    opened: Callable[[], RecipientRecord],
+) -> None:
+    """Also of who is in no report any more; those of other campaigns stay until theirs is read again."""
+    for campaign in (MAIN, NEXT):
+        put(opened(), campaign, people(ANN, BEN, address="old@example.com"), keeps=True)
+    assert put(opened(), MAIN, people(BEN)) == 2
+    record = opened()
+    assert list(record.rows(DAY)) == [Row(MAIN, ANN, "sent"), Row(MAIN, BEN, "sent")]
+    assert list(record.addresses_of(DAY, 9)) == []
+    assert len(list(record.addresses_of(NEXT.date, 9))) == 2
+
+
 def test_pages_of_before_do_not_pass_for_those_of_a_report_that_is_read_again(path: Path) -> None:
     """A crash between the commit of the record and the removal of its pages."""
     with in_file(path).writing() as writer:
@@ -286,6 +313,54 @@ def test_many_rows_come_in_the_order_of_people_across_every_page(
     put(opened(), TWIN, people(*everybody))
     rows = [(row.email_id, row.campaign.id) for row in opened().rows(DAY)]
     assert rows == [(who, one) for who in everybody for one in (MAIN.id, TWIN.id)]
+
+
+def test_no_address_is_found_without_reading_a_row(tmp_path: Path) -> None:
+    place = new_place("sqlite", tmp_path)
+    put(in_database(place), MAIN, people(*(n.to_bytes(16) for n in range(6000))))
+    record = in_database(place)
+    statements: list[str] = []
+    for engine in (record._backend._engine, record._backend._patient_engine):
+        event.listen(engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
+    assert list(record.addresses_of(DAY, 5)) == []
+    [query] = [it for it in statements if "FROM sendonce_recipients" in it]
+    assert "address IS NOT NULL" in query
+
+
+@pytest.mark.parametrize("opened", SQL, indirect=True)
+def test_who_got_two_is_read_as_it_is_asked_for(opened: Callable[[], RecipientRecord]) -> None:
+    everybody = [n.to_bytes(16) for n in range(15_000)]
+    for campaign in (MAIN, TWIN):
+        put(opened(), campaign, people(*everybody))
+    record = opened()
+    record.campaigns(DAY, DAY)  # by now all that is made once is there
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in record.duplicates(DAY, DAY)) == 15_000
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4_000_000, peak_bytes
+
+
+def test_a_step_about_everybody_may_take_longer_on_mysql_than_one_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "ANSWER_WAIT_S", 0.5)  # twice that is the limit
+    place = new_place("mariadb", tmp_path)
+    record = in_database(place)
+    with pytest.raises(StoreDown), record._backend.transaction() as db:
+        db.exec_driver_sql("SELECT SLEEP(1.5)")
+    with record._backend.transaction(is_long=True) as db:
+        db.exec_driver_sql("SELECT SLEEP(1.5)")
+    long_ones: list[str] = []
+    event.listen(
+        record._backend._patient_engine, "before_cursor_execute", lambda *it: long_ones.append(it[2])
+    )
+    put(record, MAIN, people(ANN))
+    assert any(it.startswith("INSERT INTO sendonce_recipients ") for it in long_ones)
+    record.count(DAY)
+    assert "count(" in long_ones[-1]
 
 
 # ------------------------------------------------------------------------------------------------- the file alone
@@ -467,21 +542,28 @@ def test_somebody_is_forgotten_between_two_steps_of_a_page_and_the_page_does_not
     [(number,)] = place._sql("SELECT number FROM sendonce_recipient_campaigns WHERE job = :job")
     forgets = Thread(target=in_database(place).forget, args=(ANN,))
 
-    def waits() -> bool:
-        query = {
-            "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
-            "mariadb": "SELECT count(*) FROM information_schema.innodb_lock_waits",
-        }[kind]
-        return bool(place._sql(query)[0][0])
-
     def forget_first(_db: object, _cursor: object, statement: str, *_: object) -> None:
         """Just before the page goes in: have somebody forgotten, or begin to wait for that."""
         if statement.startswith("INSERT INTO sendonce_recipient_pages"):
             forgets.start()
-            wait_until(lambda: not forgets.is_alive() or waits(), what="it is forgotten, or waits")
+            wait_until(lambda: not forgets.is_alive() or is_waiting(kind), what="it is forgotten, or waits")
 
     event.listen(record._backend._engine, "before_cursor_execute", forget_first)
     record.put(MAIN, 0, people(ANN, address="ann@example.com"))
     forgets.join()
     assert place._sql("SELECT * FROM sendonce_recipient_pages WHERE number = :number", number=number) == []
     assert set(in_database(place).begin(MAIN, 2, keeps_addresses=True)) == set()
+
+
+def test_an_init_that_another_one_keeps_waiting_on_mysql_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    [asks] = sql._ONE_AT_A_TIME["mysql"]
+    monkeypatch.setitem(sql._ONE_AT_A_TIME, "mysql", (asks.replace(f" {ANSWER_WAIT_S})", " 0)"),))
+    server = servers.shared("mariadb")
+    place = Place("mariadb", server.url(server.new_database()), "x")
+    first, second = place.backend(), place.backend()
+    assert isinstance(first, SqlBackend)
+    with first._engine.begin() as db:
+        assert db.exec_driver_sql(asks).scalar() == 1
+        with pytest.raises(Temporary, match=r"has held the making of tables.* Nothing was changed"):
+            second.prepare()
+    second.prepare()

@@ -335,6 +335,7 @@ class _Writer:
             people = db.execute(_MERGE, (number, campaign.id)).rowcount
             is_whole = people == total
             if is_whole and found:
+                self._drop_addresses(campaign, number)
                 # who was deleted in Mailchimp since did get it all the same, and stays
                 query = "SELECT count(*) AS people FROM recipients WHERE number = ?"
                 total = db.execute(query, (number,)).fetchone()["people"]
@@ -355,6 +356,14 @@ class _Writer:
                 "people. The record is as it was: run again."
             )
         return Recorded(campaign, total, now)
+
+    def _drop_addresses(self, campaign: Mailed, number: int) -> None:
+        """Where addresses are not kept any more: also those of whom this report does not name, from before."""
+        query = "SELECT keeps_addresses FROM part.reports WHERE id = ?"
+        begun = self._db.execute(query, (campaign.id,)).fetchone()
+        if begun is not None and not begun["keeps_addresses"]:
+            empty = "UPDATE main.recipients SET address = NULL WHERE number = ? AND address IS NOT NULL"
+            self._db.execute(empty, (number,))
 
     def drop(self, campaign: Mailed) -> None:
         """Drop the pages of a report; see `RecipientWriter`."""
