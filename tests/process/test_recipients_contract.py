@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
@@ -220,6 +221,7 @@ def test_pages_of_before_do_not_pass_for_those_of_a_report_that_is_read_again(pa
         before = {p: p.read_bytes() for p in path.parent.iterdir() if ".part" in p.name}
         writer.complete(MAIN, 1)
     for copy, data in before.items():
+        copy.touch(mode=0o600)
         copy.write_bytes(data)
     with in_file(path).writing() as writer:
         assert set(writer.begin(MAIN, 1, keeps_addresses=False)) == set()
@@ -411,6 +413,150 @@ def test_nothing_of_who_is_forgotten_stays_in_the_file(path: Path) -> None:
     assert b"somebody78@example.com" in left
 
 
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SQLite that leaves what is deleted where it is, as many are built; Debian's is not."""
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        db.execute("PRAGMA secure_delete = OFF")
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+
+
+def bytes_of(path: Path) -> bytes:
+    """All that stands in the record and beside it."""
+    return b"".join(p.read_bytes() for p in path.parent.iterdir())
+
+
+NAMED = [Recipient(bytes([n]) * 16, "sent", f"somebody{n}@example.com") for n in range(200)]
+
+
+def leave(path: Path, text: bytes) -> None:
+    """Have these bytes in a page of the file that is free: an SQLite may be built to leave old rows so."""
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA secure_delete = OFF")
+    db.execute("CREATE TABLE room (what)")
+    db.execute("INSERT INTO room VALUES (?)", (text,))
+    db.commit()
+    db.execute("DROP TABLE room")
+    db.commit()
+    db.close()
+    assert text in bytes_of(path)
+
+
+def test_nothing_of_who_is_forgotten_stays_in_a_file_that_was_written_before(path: Path) -> None:
+    """Not even an address that no row has any more."""
+    put(in_file(path), MAIN, [row._replace(address="") for row in NAMED])
+    leave(path, b"somebody77@example.com")
+    assert in_file(path).forget(bytes([77]) * 16) == 1
+    assert b"somebody77@example.com" not in bytes_of(path)
+    assert bytes([77]) * 16 not in bytes_of(path)
+    assert bytes([78]) * 16 in bytes_of(path)
+
+
+@pytest.mark.parametrize("text", [bytes([77]) * 16, b"somebody77@example.com"])
+def test_no_copy_of_a_row_that_sqlite_left_behind_outlives_who_is_forgotten(path: Path, text: bytes) -> None:
+    """As when rows are moved from page to page: also in a file that was written anew before."""
+    put(in_file(path), MAIN, NAMED, keeps=True)
+    in_file(path).forget(CAT)
+    leave(path, text)
+    in_file(path).forget(bytes([77]) * 16)
+    assert bytes([77]) * 16 not in bytes_of(path)
+    assert b"somebody77@example.com" not in bytes_of(path)
+
+
+@pytest.mark.usefixtures("careless")
+def test_what_is_deleted_is_overwritten_however_sqlite_is_built(path: Path) -> None:
+    """Here a page of a report that turned out to be none."""
+    with in_file(path).writing() as writer:
+        writer.begin(TWIN, 2, keeps_addresses=True)
+        for campaign in (MAIN, TWIN):
+            writer.begin(campaign, 2, keeps_addresses=True)
+            writer.put(campaign, 0, people(ANN, address=f"{campaign.title[:2]}@example.com"))
+        writer.drop(MAIN)
+    left = sqlite3.connect(path.with_name(f"{path.name}.part"))
+    left.close()
+    assert b"tw@example.com" in bytes_of(path)
+    assert f"{MAIN.title[:2]}@example.com".encode() not in bytes_of(path)
+
+
+def test_a_file_that_cannot_be_written_anew_is_so_when_somebody_is_forgotten_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(in_file(path), MAIN, NAMED, keeps=True)
+    leave(path, b"somebody77@example.com")
+    connect = sqlite3.connect
+
+    def refusing(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        db.set_authorizer(lambda what, *_: sqlite3.SQLITE_DENY if what == sqlite3.SQLITE_ATTACH else 0)
+        return db
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", refusing)  # to be written anew is to be attached another file
+        with pytest.raises(StateUnusable, match=r"could not be written anew.* forget` again"):
+            in_file(path).forget(bytes([77]) * 16)
+    assert b"somebody77@example.com" in bytes_of(path)
+    assert in_file(path).forget(bytes([77]) * 16) == 0
+    assert b"somebody77@example.com" not in bytes_of(path)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize(
+    "name", ["daily.recipients.db", "daily.recipients.db.part", "daily.recipients.db.guard"]
+)
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda p: p.chmod(0o666), r"open to other users \(owner uid \d+, mode 0666.*chmod 600 "),
+        (lambda p: p.chmod(0o640), r"open to other users"),
+        (lambda p: p.rename(p.with_name("x")) and p.symlink_to("x"), "is a link; .*SENDONCE_RECIPIENTS_FILE"),
+        (lambda p: p.unlink() or p.symlink_to("nothing"), "is a link; .*SENDONCE_RECIPIENTS_FILE"),
+        (make_pipe, "is a pipe .*not a file"),
+    ],
+    ids=["open", "readable", "link", "dangling link", "pipe"],
+)
+def test_a_file_that_is_not_ours_alone_is_not_written(
+    path: Path, name: str, made: Callable[[Path], object], said: str
+) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    path.with_name(name).touch(mode=0o600)
+    made(path.with_name(name))
+    with pytest.raises(StateUnusable, match=said), in_file(path).writing():
+        pass
+    if name == path.name:
+        with pytest.raises(StateUnusable, match=said):
+            in_file(path).got(ANN)
+
+
+def test_a_record_in_a_folder_where_others_write_is_not_used(path: Path) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    path.parent.chmod(0o777)
+    with pytest.raises(StateUnusable, match=f"may be written by other users .*chmod go-w {path.parent}"):
+        in_file(path).forget(ANN)
+    path.parent.chmod(0o700)
+    assert ids(in_file(path), ANN) == [MAIN.id]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_what_is_somebody_elses_is_not_written_and_an_administrator_may_read_it(
+    path: Path, which: str
+) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    os.chown(path if which == "file" else path.parent, 65534, 65534)
+    with pytest.raises(StateUnusable, match=r"belongs to somebody else .*owner uid 65534"):
+        in_file(path).forget(ANN)
+    assert ids(in_file(path), ANN) == [MAIN.id]
+
+
 def test_a_look_up_uses_the_index_of_people(path: Path) -> None:
     put(in_file(path), MAIN, people(ANN))
     db = sqlite3.connect(path)
@@ -468,7 +614,7 @@ def test_a_look_up_in_a_database_uses_the_index_of_people(
             lambda p: sqlite3.connect(p).execute("CREATE TABLE x (y)").connection.close(),
             "it is no record of sendonce",
         ),
-        (lambda p: p.mkdir(), "it cannot be opened"),
+        (lambda p: p.mkdir(), "it is a folder, not a file"),
     ],
     ids=["no database", "other job", "other account", "other database", "folder"],
 )
@@ -476,6 +622,8 @@ def test_a_file_that_is_not_the_record_is_left_as_it_is(
     path: Path, made: Callable[[Path], object], said: str
 ) -> None:
     made(path)
+    if path.is_file():
+        path.chmod(0o600)
     before = path.read_bytes() if path.is_file() else b""
     with pytest.raises(StateUnusable, match=said):
         in_file(path).got(ANN)
