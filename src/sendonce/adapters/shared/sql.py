@@ -194,7 +194,7 @@ _AT_CONNECT: Final = {
     "mysql": (
         f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {ANSWER_WAIT_S}, wait_timeout = {ANSWER_WAIT_S}",
     ),
-    "sqlite": ("PRAGMA synchronous = FULL",),
+    "sqlite": ("PRAGMA synchronous = FULL", "PRAGMA secure_delete = ON"),
     "postgresql": (),
 }
 _AT_BEGIN: Final = {
