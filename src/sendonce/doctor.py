@@ -293,6 +293,17 @@ def of_backup(path: Path, store: LedgerStore) -> Iterator[Finding]:
         )
 
 
+def of_record(campaigns: Callable[[], Sequence[object]]) -> Iterator[Finding]:
+    """The record of who got what, where there is one."""
+    try:
+        count = len(campaigns())
+    except SendonceError as error:
+        yield fault("recipients", error.message, "Do what that says; no mail of a day waits for it.")
+    else:
+        if count:
+            yield ok("recipients", f"Who got {many(count, 'campaign')} is on record.")
+
+
 def of_lease(peek: Callable[[], Holder | None], describe: Callable[[Holder], str]) -> Finding:
     """Who holds the lease."""
     try:

@@ -12,6 +12,7 @@ from sendonce.compose import (
     mailchimp,
     mailchimp_of_account,
     open_job,
+    recipient_record,
     rules,
     shared_backend,
     source,
@@ -21,10 +22,12 @@ from sendonce.runs import rehearse
 from sendonce.upkeep import lock_status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import date, tzinfo
 
     from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Outcome, Reset
+    from sendonce.core.recipients import Recorded
     from sendonce.doctor import Finding
     from sendonce.settings import Settings
 
@@ -156,7 +159,17 @@ def _of_state(job: Job, root: Path) -> list[Finding]:
         path = s.state / f"{s.job}.json.bak"
         backup = FileLedger(path, job=s.job, api=s.api_host, claim=None, clock=job.clock)
         found += doctor.of_backup(path, backup)
+    if is_in_order or s.recipients_file is not None or not isinstance(s.state, Path):
+        found += doctor.of_record(lambda: _recorded(job))
     return [*found, doctor.of_lease(job.lease().peek, describe)]
+
+
+def _recorded(job: Job) -> Sequence[Recorded]:
+    """The campaigns whose recipients are on record; a Redis keeps none."""
+    s = job.settings
+    if s.recipients_file is None and not isinstance(s.state, Path) and s.state.extra == "redis":
+        return ()
+    return recipient_record(job).campaigns("", "9999-99-99")
 
 
 def _of_mailchimp(job: Job) -> list[Finding]:

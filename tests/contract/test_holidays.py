@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,23 @@ def test_a_file_that_is_not_clear_is_named_with_its_line(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsWrong, match="No such file"):
         skipped(tmp_path / "missing", date(2026, 11, 30))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "without end"])
+def test_what_is_no_file_of_dates_ends_a_run_and_does_not_hold_it_up(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "dates"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.touch()
+            os.truncate(path, 5 << 20)
+    with pytest.raises(SettingsWrong, match=f"SENDONCE_SKIP_DATES, {path}, .*Put it right, or unset it"):
+        skipped(path, date(2026, 11, 30))
 
 
 def test_a_run_on_a_holiday_mails_nothing_and_records_nothing(make_desk: Callable[..., Desk]) -> None:

@@ -184,6 +184,11 @@ def damaged_backup(it: Setup) -> None:
     (it.state / "daily.json.bak").write_text('{"version": 1')
 
 
+def open_record(it: Setup) -> None:
+    (it.state / "daily.recipients.db").touch()
+    (it.state / "daily.recipients.db").chmod(0o644)
+
+
 def empty_lock(it: Setup) -> None:
     (it.state / "daily.lock").touch()
 
@@ -284,6 +289,7 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a damaged ledger": ("draft", damaged_ledger, {"ledger"}, "(40 bytes) is damaged", "sendonce ledger rebuild"),
     "the ledger of another API host": ("draft", ledger_of_another_api, {"ledger"}, "is the memory of us19", "Do what that says"),
     "a damaged backup": ("draft", damaged_backup, {"backup"}, "daily.json.bak cannot be read", "Remove it"),
+    "a record of recipients open to others": ("draft", open_record, {"recipients"}, "mode 0644", "Do what that says"),
     "an empty lock": ("draft", empty_lock, {"lease"}, "no owner is recorded", "lock status"),
     "a folder for a lock": ("draft", folder_for_lock, {"lock"}, "is a folder, where the lock file", "Do what that says"),
     "a server that is not there": ("draft", change(SENDONCE_STATE="sqlite:////nowhere/x.db"), {"server"}, "does not exist", "wait until the server is back"),
@@ -316,6 +322,15 @@ NOTES = {
 
 def test_there_are_enough_broken_set_ups() -> None:
     assert len(BROKEN) >= 25
+
+
+def test_a_record_of_recipients_is_named_where_there_is_one(tmp_path: Path, sandbox: Sandbox) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    assert "recipients" not in {finding["id"] for finding in it.findings()}
+    assert it.desk.run("send-batch").code == 0
+    assert it.desk.run("recipients", "sync").code == 0
+    [found] = [finding for finding in it.findings() if finding["id"] == "recipients"]
+    assert (found["level"], found["fact"]) == ("ok", "Who got 1 campaign is on record.")
 
 
 @pytest.mark.parametrize("name", BROKEN)

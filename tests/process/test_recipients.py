@@ -444,6 +444,29 @@ def test_duplicates_are_those_who_got_two_campaigns_of_a_date(sent: Desk) -> Non
     assert (ended.code, one["email_id"] in ended.out) == (1, True)
 
 
+def test_where_one_of_the_campaigns_is_not_on_record_it_is_not_a_no(sent: Desk) -> None:
+    assert sent.run(*SYNC).code == 0
+    campaign = twin(sent, ["new@example.com"])
+    for command in (("check", "new@example.com"), ("check", "nobody@example.com"), ("export",)):
+        code, document = told(sent, "recipients", *command, "--date", DAY)
+        assert (code, document["unknown"]) == (75, [campaign])
+        assert sent.run("recipients", *command, "--date", DAY).code == 75
+    ended = sent.run("recipients", "check", "nobody@example.com", "--date", DAY)
+    assert f"Of campaign {campaign} it cannot be said" in ended.out
+    assert sent.run("recipients", "check", "member0001@example.com", "--date", DAY).code == 0
+    assert sent.run(*SYNC).code == 0
+    assert sent.run("recipients", "check", "new@example.com", "--date", DAY).code == 0
+    assert sent.run("recipients", "check", "nobody@example.com", "--date", DAY).code == 1
+    assert sent.run("recipients", "export", "--date", DAY).code == 0
+
+
+def test_check_live_of_a_campaign_on_its_way_is_not_a_no(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.edit(campaign["id"], status="sending")
+    ended = sent.run("recipients", "check", "nobody@example.com", "--live", "--date", DAY)
+    assert (ended.code, f"Of campaign {campaign['id']} it cannot be said" in ended.out) == (75, True)
+
+
 def test_an_export_has_everybody_as_csv_or_json(sent: Desk) -> None:
     assert sent.run(*SYNC).code == 0
     ended = sent.run("recipients", "export", "--date", DAY)

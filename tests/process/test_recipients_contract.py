@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
+import tracemalloc
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import event
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.recipients import LOOK_UP, FileRecipients
+from sendonce.adapters.shared import sql
+from sendonce.adapters.shared.backend import ANSWER_WAIT_S
 from sendonce.adapters.shared.recipients import SqlRecipients, look_up
 from sendonce.adapters.shared.sql import SqlBackend
-from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
+from sendonce.core.errors import LeaseBusy, StateUnusable, StoreDown, Temporary
 from sendonce.core.recipients import Duplicate, Got, Mailed, Recipient, Row, tombstone_of
+from support import servers
 from support.places import SQL, Place, new_place
+from support.runs import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +54,16 @@ def in_database(place: Place) -> SqlRecipients:
     backend = place.backend()
     assert isinstance(backend, SqlBackend)
     return SqlRecipients(backend, job=place.job, clock=SystemClock())
+
+
+def is_waiting(kind: str) -> bool:
+    """Whether somebody waits for a lock of that server."""
+    query = {
+        "postgresql": "SELECT '', count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+        "mariadb": "SHOW STATUS LIKE 'Innodb_row_lock_current_waits'",
+    }[kind]
+    [(_, count)] = servers.shared(kind).asked(query)
+    return int(count) > 0
 
 
 def people(*names: bytes, status: str = "sent", address: str = "") -> list[Recipient]:
@@ -182,6 +200,19 @@ def test_a_report_that_is_read_again_renews_and_loses_nobody(opened: Callable[[]
     assert record.count(DAY) == 3
 
 
+def test_where_addresses_are_not_kept_any_more_a_report_that_is_read_again_takes_away_those_of_before(
+    opened: Callable[[], RecipientRecord],
+) -> None:
+    """Also of who is in no report any more; those of other campaigns stay until theirs is read again."""
+    for campaign in (MAIN, NEXT):
+        put(opened(), campaign, people(ANN, BEN, address="old@example.com"), keeps=True)
+    assert put(opened(), MAIN, people(BEN)) == 2
+    record = opened()
+    assert list(record.rows(DAY)) == [Row(MAIN, ANN, "sent"), Row(MAIN, BEN, "sent")]
+    assert list(record.addresses_of(DAY, 9)) == []
+    assert len(list(record.addresses_of(NEXT.date, 9))) == 2
+
+
 def test_pages_of_before_do_not_pass_for_those_of_a_report_that_is_read_again(path: Path) -> None:
     """A crash between the commit of the record and the removal of its pages."""
     with in_file(path).writing() as writer:
@@ -190,6 +221,7 @@ def test_pages_of_before_do_not_pass_for_those_of_a_report_that_is_read_again(pa
         before = {p: p.read_bytes() for p in path.parent.iterdir() if ".part" in p.name}
         writer.complete(MAIN, 1)
     for copy, data in before.items():
+        copy.touch(mode=0o600)
         copy.write_bytes(data)
     with in_file(path).writing() as writer:
         assert set(writer.begin(MAIN, 1, keeps_addresses=False)) == set()
@@ -285,6 +317,54 @@ def test_many_rows_come_in_the_order_of_people_across_every_page(
     assert rows == [(who, one) for who in everybody for one in (MAIN.id, TWIN.id)]
 
 
+def test_no_address_is_found_without_reading_a_row(tmp_path: Path) -> None:
+    place = new_place("sqlite", tmp_path)
+    put(in_database(place), MAIN, people(*(n.to_bytes(16) for n in range(6000))))
+    record = in_database(place)
+    statements: list[str] = []
+    for engine in (record._backend._engine, record._backend._patient_engine):
+        event.listen(engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
+    assert list(record.addresses_of(DAY, 5)) == []
+    [query] = [it for it in statements if "FROM sendonce_recipients" in it]
+    assert "address IS NOT NULL" in query
+
+
+@pytest.mark.parametrize("opened", SQL, indirect=True)
+def test_who_got_two_is_read_as_it_is_asked_for(opened: Callable[[], RecipientRecord]) -> None:
+    everybody = [n.to_bytes(16) for n in range(15_000)]
+    for campaign in (MAIN, TWIN):
+        put(opened(), campaign, people(*everybody))
+    record = opened()
+    record.campaigns(DAY, DAY)  # by now all that is made once is there
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in record.duplicates(DAY, DAY)) == 15_000
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4_000_000, peak_bytes
+
+
+def test_a_step_about_everybody_may_take_longer_on_mysql_than_one_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "ANSWER_WAIT_S", 0.5)  # twice that is the limit
+    place = new_place("mariadb", tmp_path)
+    record = in_database(place)
+    with pytest.raises(StoreDown), record._backend.transaction() as db:
+        db.exec_driver_sql("SELECT SLEEP(1.5)")
+    with record._backend.transaction(is_long=True) as db:
+        db.exec_driver_sql("SELECT SLEEP(1.5)")
+    long_ones: list[str] = []
+    event.listen(
+        record._backend._patient_engine, "before_cursor_execute", lambda *it: long_ones.append(it[2])
+    )
+    put(record, MAIN, people(ANN))
+    assert any(it.startswith("INSERT INTO sendonce_recipients ") for it in long_ones)
+    record.count(DAY)
+    assert "count(" in long_ones[-1]
+
+
 # ------------------------------------------------------------------------------------------------- the file alone
 
 
@@ -331,6 +411,150 @@ def test_nothing_of_who_is_forgotten_stays_in_the_file(path: Path) -> None:
     assert b"somebody77@example.com" not in left
     assert bytes([77]) * 16 not in left
     assert b"somebody78@example.com" in left
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SQLite that leaves what is deleted where it is, as many are built; Debian's is not."""
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        db.execute("PRAGMA secure_delete = OFF")
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+
+
+def bytes_of(path: Path) -> bytes:
+    """All that stands in the record and beside it."""
+    return b"".join(p.read_bytes() for p in path.parent.iterdir())
+
+
+NAMED = [Recipient(bytes([n]) * 16, "sent", f"somebody{n}@example.com") for n in range(200)]
+
+
+def leave(path: Path, text: bytes) -> None:
+    """Have these bytes in a page of the file that is free: an SQLite may be built to leave old rows so."""
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA secure_delete = OFF")
+    db.execute("CREATE TABLE room (what)")
+    db.execute("INSERT INTO room VALUES (?)", (text,))
+    db.commit()
+    db.execute("DROP TABLE room")
+    db.commit()
+    db.close()
+    assert text in bytes_of(path)
+
+
+def test_nothing_of_who_is_forgotten_stays_in_a_file_that_was_written_before(path: Path) -> None:
+    """Not even an address that no row has any more."""
+    put(in_file(path), MAIN, [row._replace(address="") for row in NAMED])
+    leave(path, b"somebody77@example.com")
+    assert in_file(path).forget(bytes([77]) * 16) == 1
+    assert b"somebody77@example.com" not in bytes_of(path)
+    assert bytes([77]) * 16 not in bytes_of(path)
+    assert bytes([78]) * 16 in bytes_of(path)
+
+
+@pytest.mark.parametrize("text", [bytes([77]) * 16, b"somebody77@example.com"])
+def test_no_copy_of_a_row_that_sqlite_left_behind_outlives_who_is_forgotten(path: Path, text: bytes) -> None:
+    """As when rows are moved from page to page: also in a file that was written anew before."""
+    put(in_file(path), MAIN, NAMED, keeps=True)
+    in_file(path).forget(CAT)
+    leave(path, text)
+    in_file(path).forget(bytes([77]) * 16)
+    assert bytes([77]) * 16 not in bytes_of(path)
+    assert b"somebody77@example.com" not in bytes_of(path)
+
+
+@pytest.mark.usefixtures("careless")
+def test_what_is_deleted_is_overwritten_however_sqlite_is_built(path: Path) -> None:
+    """Here a page of a report that turned out to be none."""
+    with in_file(path).writing() as writer:
+        writer.begin(TWIN, 2, keeps_addresses=True)
+        for campaign in (MAIN, TWIN):
+            writer.begin(campaign, 2, keeps_addresses=True)
+            writer.put(campaign, 0, people(ANN, address=f"{campaign.title[:2]}@example.com"))
+        writer.drop(MAIN)
+    left = sqlite3.connect(path.with_name(f"{path.name}.part"))
+    left.close()
+    assert b"tw@example.com" in bytes_of(path)
+    assert f"{MAIN.title[:2]}@example.com".encode() not in bytes_of(path)
+
+
+def test_a_file_that_cannot_be_written_anew_is_so_when_somebody_is_forgotten_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(in_file(path), MAIN, NAMED, keeps=True)
+    leave(path, b"somebody77@example.com")
+    connect = sqlite3.connect
+
+    def refusing(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        db.set_authorizer(lambda what, *_: sqlite3.SQLITE_DENY if what == sqlite3.SQLITE_ATTACH else 0)
+        return db
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", refusing)  # to be written anew is to be attached another file
+        with pytest.raises(StateUnusable, match=r"could not be written anew.* forget` again"):
+            in_file(path).forget(bytes([77]) * 16)
+    assert b"somebody77@example.com" in bytes_of(path)
+    assert in_file(path).forget(bytes([77]) * 16) == 0
+    assert b"somebody77@example.com" not in bytes_of(path)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize(
+    "name", ["daily.recipients.db", "daily.recipients.db.part", "daily.recipients.db.guard"]
+)
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda p: p.chmod(0o666), r"open to other users \(owner uid \d+, mode 0666.*chmod 600 "),
+        (lambda p: p.chmod(0o640), r"open to other users"),
+        (lambda p: p.rename(p.with_name("x")) and p.symlink_to("x"), "is a link; .*SENDONCE_RECIPIENTS_FILE"),
+        (lambda p: p.unlink() or p.symlink_to("nothing"), "is a link; .*SENDONCE_RECIPIENTS_FILE"),
+        (make_pipe, "is a pipe .*not a file"),
+    ],
+    ids=["open", "readable", "link", "dangling link", "pipe"],
+)
+def test_a_file_that_is_not_ours_alone_is_not_written(
+    path: Path, name: str, made: Callable[[Path], object], said: str
+) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    path.with_name(name).touch(mode=0o600)
+    made(path.with_name(name))
+    with pytest.raises(StateUnusable, match=said), in_file(path).writing():
+        pass
+    if name == path.name:
+        with pytest.raises(StateUnusable, match=said):
+            in_file(path).got(ANN)
+
+
+def test_a_record_in_a_folder_where_others_write_is_not_used(path: Path) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    path.parent.chmod(0o777)
+    with pytest.raises(StateUnusable, match=f"may be written by other users .*chmod go-w {path.parent}"):
+        in_file(path).forget(ANN)
+    path.parent.chmod(0o700)
+    assert ids(in_file(path), ANN) == [MAIN.id]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_what_is_somebody_elses_is_not_written_and_an_administrator_may_read_it(
+    path: Path, which: str
+) -> None:
+    put(in_file(path), MAIN, people(ANN))
+    os.chown(path if which == "file" else path.parent, 65534, 65534)
+    with pytest.raises(StateUnusable, match=r"belongs to somebody else .*owner uid 65534"):
+        in_file(path).forget(ANN)
+    assert ids(in_file(path), ANN) == [MAIN.id]
 
 
 def test_a_look_up_uses_the_index_of_people(path: Path) -> None:
@@ -390,7 +614,7 @@ def test_a_look_up_in_a_database_uses_the_index_of_people(
             lambda p: sqlite3.connect(p).execute("CREATE TABLE x (y)").connection.close(),
             "it is no record of sendonce",
         ),
-        (lambda p: p.mkdir(), "it cannot be opened"),
+        (lambda p: p.mkdir(), "it is a folder, not a file"),
     ],
     ids=["no database", "other job", "other account", "other database", "folder"],
 )
@@ -398,6 +622,8 @@ def test_a_file_that_is_not_the_record_is_left_as_it_is(
     path: Path, made: Callable[[Path], object], said: str
 ) -> None:
     made(path)
+    if path.is_file():
+        path.chmod(0o600)
     before = path.read_bytes() if path.is_file() else b""
     with pytest.raises(StateUnusable, match=said):
         in_file(path).got(ANN)
@@ -452,3 +678,40 @@ def test_two_jobs_in_one_database_do_not_see_each_other(tmp_path: Path) -> None:
     assert in_database(place).got(ANN) == (Got(MAIN, "sent"),)
     assert in_database(other).got(ANN) == (Got(MAIN, "sent", is_forgotten=True),)
     assert (in_database(place).count(DAY), in_database(other).count(DAY)) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_somebody_is_forgotten_between_two_steps_of_a_page_and_the_page_does_not_outlive_it(
+    kind: str, tmp_path: Path
+) -> None:
+    place = new_place(kind, tmp_path)
+    record = in_database(place)
+    record.begin(MAIN, 2, keeps_addresses=True)
+    [(number,)] = place._sql("SELECT number FROM sendonce_recipient_campaigns WHERE job = :job")
+    forgets = Thread(target=in_database(place).forget, args=(ANN,))
+
+    def forget_first(_db: object, _cursor: object, statement: str, *_: object) -> None:
+        """Just before the page goes in: have somebody forgotten, or begin to wait for that."""
+        if statement.startswith("INSERT INTO sendonce_recipient_pages"):
+            forgets.start()
+            wait_until(lambda: not forgets.is_alive() or is_waiting(kind), what="it is forgotten, or waits")
+
+    event.listen(record._backend._engine, "before_cursor_execute", forget_first)
+    record.put(MAIN, 0, people(ANN, address="ann@example.com"))
+    forgets.join()
+    assert place._sql("SELECT * FROM sendonce_recipient_pages WHERE number = :number", number=number) == []
+    assert set(in_database(place).begin(MAIN, 2, keeps_addresses=True)) == set()
+
+
+def test_an_init_that_another_one_keeps_waiting_on_mysql_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    [asks] = sql._ONE_AT_A_TIME["mysql"]
+    monkeypatch.setitem(sql._ONE_AT_A_TIME, "mysql", (asks.replace(f" {ANSWER_WAIT_S})", " 0)"),))
+    server = servers.shared("mariadb")
+    place = Place("mariadb", server.url(server.new_database()), "x")
+    first, second = place.backend(), place.backend()
+    assert isinstance(first, SqlBackend)
+    with first._engine.begin() as db:
+        assert db.exec_driver_sql(asks).scalar() == 1
+        with pytest.raises(Temporary, match=r"has held the making of tables.* Nothing was changed"):
+            second.prepare()
+    second.prepare()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from sendonce.core.errors import SettingsWrong
 if TYPE_CHECKING:
     from pathlib import Path
 
+MAX_BYTES: Final = 4 << 20
 _LINE: Final = r"(?P<first>\S+?)(?:\.\.(?P<last>\S+))?(?:\s+(?P<name>.*))?"
 _WANTED: Final = (
     "wanted: a line for each date, as 2026-12-25, or 2026-12-24..2026-12-26 Christmas, or an iCalendar (.ics)"
@@ -23,12 +26,7 @@ def skipped(path: Path, day: date) -> str | None:
 
     The whole file is checked for any day: a fault in a line for Christmas is told in November.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsWrong(
-            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, cannot be read ({_why(error)}). Put it right, or unset it."
-        ) from None
+    text = _text(path)
     if text.lstrip().upper().startswith("BEGIN:VCALENDAR"):
         return _in_calendar(path, text, day)
     found = None
@@ -40,6 +38,36 @@ def skipped(path: Path, day: date) -> str | None:
         if found is None and first <= day <= last:
             found = name or line.partition("#")[2].strip() or _NAMELESS
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        data = _read(path)
+        if len(data) > MAX_BYTES:
+            raise SettingsWrong(
+                f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, has more than {MAX_BYTES >> 20} MiB, and is taken for "
+                "something else. Put it right, or unset it."
+            )
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, cannot be read ({_why(error)}). Put it right, or unset it."
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    """As many bytes as such a file may have, and one more."""
+    # without O_NONBLOCK a FIFO would hold every run up for ever
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SettingsWrong(
+                f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is not a file. Put it right, or unset it."
+            )
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(fd)
 
 
 def _read_line(path: Path, number: int, written: str) -> tuple[date, date, str]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from sendonce.adapters.rights import kind, may_others_write, whose
 from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
 from sendonce.core.recipients import (
     STATUSES,
@@ -39,6 +41,9 @@ BUSY_S: Final = 60
 """So long a look-up waits for a report that is just going in."""
 SALT_BYTES: Final = 32
 CACHE_KIB: Final = 32_000
+READ_BYTES: Final = 1 << 20
+CLEAN: Final = 1
+"""`user_version` of a file that holds nothing of who was forgotten. One made before, or just used, has 0."""
 _TABLES: Final = """
 CREATE TABLE about (
     id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, job TEXT NOT NULL, api TEXT NOT NULL,
@@ -149,8 +154,8 @@ class FileRecipients:
         with self._guard(), self._translated():
             part = _named(self._path, ".part")
             for path in (self._path, part):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-            with self._opened() as db:
+                self._make(path)
+            with self._opened(is_written=True) as db:
                 if db is None:
                     raise self._unusable("it was removed meanwhile")
                 writer = _Writer(db, part, self._translated, self._clock)
@@ -164,21 +169,58 @@ class FileRecipients:
         """Put a tombstone in a person's place; see `RecipientRecord`."""
         with self._guard(), self._translated():
             self._remove_part()  # a report that is half way in would bring the person back: it starts over
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-            with self._opened() as db:
+            self._make(self._path)
+            with self._opened(is_written=True) as db:
                 if db is None:
                     raise self._unusable("it was removed meanwhile")
-                db.execute("PRAGMA secure_delete = ON")  # what stood there is gone from the file, too
                 stone = tombstone_of(email_id, _salt(db))
+                was_clean = db.execute("PRAGMA user_version").fetchone()[0] == CLEAN
                 db.execute("BEGIN IMMEDIATE")
+                db.execute("PRAGMA user_version = 0")  # until the old bytes are seen to be gone
                 now = self._clock.now().isoformat(timespec="seconds")
                 db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (stone, now))
+                kept = "SELECT address FROM recipients WHERE email_id = ? AND address IS NOT NULL"
+                addresses = {row["address"].encode() for row in db.execute(kept, (email_id,))}
                 changed = db.execute(
                     "UPDATE OR REPLACE recipients SET email_id = ?, address = NULL WHERE email_id = ?",
                     (stone, email_id),
                 ).rowcount
                 db.execute("COMMIT")
+                if not was_clean or self._has({email_id, *addresses}):
+                    self._write_anew(db)
+                db.execute(f"PRAGMA user_version = {CLEAN}")
         return changed
+
+    def _has(self, texts: set[bytes]) -> bool:
+        """Whether one of these stands anywhere in the file.
+
+        When SQLite moves rows from page to page it leaves copies behind, of which secure_delete knows nothing. No
+        transaction may be open: to close a file frees every lock that this process has on it.
+        """
+        rest = b""
+        with self._path.open("rb", buffering=0) as file:
+            while piece := file.read(READ_BYTES):
+                piece = rest + piece
+                if any(text in piece for text in texts):
+                    return True
+                rest = piece[1 - max(map(len, texts)) :]
+        return False
+
+    def _write_anew(self, db: sqlite3.Connection) -> None:
+        """Have SQLite write the whole file from its rows."""
+        try:
+            db.execute("VACUUM")
+        except sqlite3.Error as error:
+            left = (
+                "The person is forgotten there, and old bytes of theirs may still stand in the file: run "
+                "`sendonce recipients forget` again"
+            )
+            if _name_of(error) in {"SQLITE_BUSY", "SQLITE_LOCKED"}:
+                raise Temporary(f"The record of recipients {self._path} is in use. {left}.") from None
+            raise StateUnusable(
+                f"The record of recipients {self._path} cannot be used: it could not be written anew ({error}). {left} "
+                "when there is room for a copy of it, in its folder and in that for temporary files."
+            ) from None
 
     def _remove_part(self) -> None:
         for suffix in (".part", ".part-wal", ".part-shm", ".part-journal"):
@@ -187,9 +229,10 @@ class FileRecipients:
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """Hold the kernel lock beside the record. Raise LeaseBusy if another process has it."""
-        self._check_folder()
+        self._check_folder(is_written=True)
         path = _named(self._path, ".guard")
         with self._translated():
+            self._is_there(path, is_written=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             try:
@@ -205,18 +248,63 @@ class FileRecipients:
 
     # ---- the file ----
 
-    def _check_folder(self) -> None:
-        if not self._path.parent.is_dir():
-            raise StateUnusable(
-                f"The folder of the record of recipients {self._path} does not exist. An unmounted volume looks like "
-                "this, so it is not made anew: mount it, or run `sendonce init` if this is the first start."
+    def _check_folder(self, *, is_written: bool) -> None:
+        folder = self._path.parent
+        with self._translated():
+            if not folder.is_dir():
+                raise StateUnusable(
+                    f"The folder of the record of recipients {self._path} does not exist. An unmounted volume looks like "
+                    "this, so it is not made anew: mount it, or run `sendonce init` if this is the first start."
+                )
+            found = folder.stat()
+        us = os.geteuid()
+        if us == 0 and not is_written:
+            return  # an administrator may read what is another user's
+        if found.st_uid not in {0, us}:
+            raise self._unusable(
+                f"its folder {folder} belongs to somebody else ({whose(found)}); run sendonce as that user, or give "
+                f"the folder to this one (chown {us})"
+            )
+        if may_others_write(found):
+            raise self._unusable(
+                f"its folder {folder} may be written by other users ({whose(found)}); run chmod go-w {folder}"
             )
 
+    def _is_there(self, path: Path, *, is_written: bool) -> bool:
+        """Whether there is such a file. Raise StateUnusable if it is not ours alone: who got what is nobody else's.
+
+        In a folder where only we can write it stays what it is; no descriptor is needed, which SQLite's locks bear ill.
+        """
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return False
+        it = "it" if path == self._path else path
+        if stat.S_ISLNK(found.st_mode):
+            raise self._unusable(
+                f"{it} is a link; remove it, and name the file it leads to in SENDONCE_RECIPIENTS_FILE"
+            )
+        if not stat.S_ISREG(found.st_mode):
+            raise self._unusable(f"{it} is {kind(found.st_mode)}, not a file; move it out of the way")
+        us = os.geteuid()
+        if found.st_uid != us and (is_written or us != 0):
+            raise self._unusable(
+                f"{it} belongs to somebody else ({whose(found)}); run sendonce as that user, or give it to this one "
+                f"(chown {us})"
+            )
+        if found.st_mode & 0o077:
+            raise self._unusable(f"{it} is open to other users ({whose(found)}); run chmod 600 {path}")
+        return True
+
+    def _make(self, path: Path) -> None:
+        if not self._is_there(path, is_written=True):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection | None]:
+    def _opened(self, *, is_written: bool = False) -> Iterator[sqlite3.Connection | None]:
         """Open the file, with its tables; None if there is no file."""
-        self._check_folder()
-        if not self._path.exists():
+        self._check_folder(is_written=is_written)
+        if not self._is_there(self._path, is_written=is_written):
             yield None
             return
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
@@ -224,6 +312,9 @@ class FileRecipients:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as db:
             db.row_factory = sqlite3.Row
             db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            db.execute(
+                "PRAGMA secure_delete = ON"
+            )  # also of the second file; without it old rows stay in free room
             self._check(db)
             yield db
 
@@ -256,7 +347,7 @@ class FileRecipients:
         try:
             yield
         except sqlite3.Error as error:
-            name = "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
+            name = _name_of(error)
             if name in {"SQLITE_BUSY", "SQLITE_LOCKED"}:
                 raise Temporary(
                     f"The record of recipients {self._path} is in use. Nothing was changed: run again."
@@ -335,6 +426,7 @@ class _Writer:
             people = db.execute(_MERGE, (number, campaign.id)).rowcount
             is_whole = people == total
             if is_whole and found:
+                self._drop_addresses(campaign, number)
                 # who was deleted in Mailchimp since did get it all the same, and stays
                 query = "SELECT count(*) AS people FROM recipients WHERE number = ?"
                 total = db.execute(query, (number,)).fetchone()["people"]
@@ -355,6 +447,14 @@ class _Writer:
                 "people. The record is as it was: run again."
             )
         return Recorded(campaign, total, now)
+
+    def _drop_addresses(self, campaign: Mailed, number: object) -> None:
+        """Where addresses are not kept any more: also those of whom this report does not name, from before."""
+        query = "SELECT keeps_addresses FROM part.reports WHERE id = ?"
+        begun = self._db.execute(query, (campaign.id,)).fetchone()
+        if begun is not None and not begun["keeps_addresses"]:
+            empty = "UPDATE main.recipients SET address = NULL WHERE number = ? AND address IS NOT NULL"
+            self._db.execute(empty, (number,))
 
     def drop(self, campaign: Mailed) -> None:
         """Drop the pages of a report; see `RecipientWriter`."""
@@ -392,6 +492,10 @@ class _Writer:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                 raise
+
+
+def _name_of(error: sqlite3.Error) -> str:
+    return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 
 def _salt(db: sqlite3.Connection) -> bytes:

@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 
+from sendonce.adapters.rights import kind, may_others_write, whose
 from sendonce.core import ledger as ledgers
 from sendonce.core.errors import ClaimLost, InvariantBroken, LedgerDamaged, StateUnusable, Temporary
 from sendonce.core.ledger import Ledger
@@ -390,7 +391,7 @@ class FileLedger:
         self._check_regular(found, path)
         if found.st_uid != os.geteuid() or not found.st_mode & stat.S_IWUSR:
             raise StateUnusable(
-                f"{path} may not be written: {_whose(found)}. Nothing further is sent by this run: give it "
+                f"{path} may not be written: {whose(found)}. Nothing further is sent by this run: give it "
                 f"to the user that runs sendonce (chown {os.geteuid()}, chmod 600), and let no other user "
                 f"run this job."
             )
@@ -399,22 +400,19 @@ class FileLedger:
     def _check_regular(self, found: os.stat_result, path: Path) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise StateUnusable(
-                f"{path} is {_kind(found.st_mode)}, not a file. Nothing is sent: move it out of the way."
+                f"{path} is {kind(found.st_mode)}, not a file. Nothing is sent: move it out of the way."
             )
 
     def _check_state_folder(self, found: os.stat_result) -> None:
         folder = self._path.parent
         if found.st_uid not in {0, os.geteuid()}:
             raise StateUnusable(
-                f"The state folder {folder} belongs to somebody else: {_whose(found)}. Nothing is sent: run "
+                f"The state folder {folder} belongs to somebody else: {whose(found)}. Nothing is sent: run "
                 f"sendonce as that user, or give the folder to this one (chown {os.geteuid()})."
             )
-        may_others = found.st_mode & stat.S_IWOTH
-        # A group of our own is no other user: many systems give each user one, and a umask of 002.
-        may_group = found.st_mode & stat.S_IWGRP and found.st_gid not in {0, os.getegid()}
-        if may_others or may_group:
+        if may_others_write(found):
             raise StateUnusable(
-                f"The state folder {folder} may be written by other users: {_whose(found)}. Whoever can "
+                f"The state folder {folder} may be written by other users: {whose(found)}. Whoever can "
                 f"write there can have a day left out. Nothing is sent: chmod go-w {folder}"
             )
 
@@ -432,7 +430,7 @@ class FileLedger:
         owner = ""
         for place in (path.parent, path):
             with suppress(OSError):
-                owner = f" ({place}: {_whose(place.stat())})"
+                owner = f" ({place}: {whose(place.stat())})"
         what = "" if path == self._path else f"{path}: "
         raise StateUnusable(
             f"The ledger {self._path} cannot be {done}: {what}{error.strerror or error}{owner}. Nothing "
@@ -442,20 +440,6 @@ class FileLedger:
 
 def _named(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
-
-
-def _whose(found: os.stat_result) -> str:
-    return f"owner uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}, and we are uid {os.geteuid()}"
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    if stat.S_ISFIFO(mode):
-        return "a pipe (FIFO)"
-    if stat.S_ISLNK(mode):
-        return "a link"
-    return "a device or a socket"
 
 
 def _write_new(data: bytes, path: Path) -> None:

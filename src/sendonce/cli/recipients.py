@@ -126,7 +126,10 @@ def _parts(campaign: Mailed) -> dict[str, object]:
 @click.option("--live", is_flag=True, help="Ask Mailchimp in place of the record.")
 @common
 def recipients_check(address: str, day: str | None, *, live: bool) -> ExitCode:
-    """Say whether a person got it: when, and by which campaign. Exit 0 if they did, 1 if not."""
+    """Say whether a person got it: when, and by which campaign.
+
+    Exit 0 if they did, 1 if not, 75 where that cannot be said yet.
+    """
     from zoneinfo import ZoneInfo
 
     from sendonce import recipients as record
@@ -154,7 +157,8 @@ def recipients_check(address: str, day: str | None, *, live: bool) -> ExitCode:
         lines.append(
             f"Of campaign {ids} it cannot be said: its report is not {'whole' if live else 'on record'} yet."
         )
-    code = ExitCode.OK if found.got else ExitCode.REFUSED
+    # a report that is missing may name them: that is no "no"
+    code = ExitCode.OK if found.got else ExitCode.TEMPORARY if found.unknown else ExitCode.REFUSED
     voice = shared.voice
     voice.document(
         "recipients check",
@@ -228,7 +232,10 @@ def recipients_duplicates(day: str | None) -> ExitCode:
 @click.option("--csv", "is_csv", is_flag=True, help="As CSV (the default).")
 @common
 def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
-    """Write out who is on record for a date, as CSV or with --json."""
+    """Write out who is on record for a date, as CSV or with --json.
+
+    Exit 75 if the report of one of its campaigns is missing.
+    """
     import json
 
     from sendonce import recipients as record
@@ -241,10 +248,12 @@ def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
     job = shared.open_job(needs_mailchimp=False)
     when = job.day(day)
     book, unknown = record.on_record(job, when)
+    code = ExitCode.TEMPORARY if unknown else ExitCode.OK
     # a million rows go out as they are read
     chunks = _chunks(book.rows(when.isoformat()))
     if shared.is_json:
-        head = {"version": JSON_VERSION, "command": "recipients export", "exit": 0, "date": when.isoformat()}
+        head = {"version": JSON_VERSION, "command": "recipients export", "exit": int(code)}
+        head["date"] = when.isoformat()
         head["unknown"] = [one.id for one in unknown]
         comma = json.dumps(head)[:-1] + ', "recipients": ['
         for chunk in chunks:
@@ -258,7 +267,7 @@ def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
             write(1, as_csv(COLUMNS, map(_cells, chunk)).partition("\n")[2])
     missing = [f"Campaign {one.id} of {when} is not on record yet." for one in unknown]
     shared.voice.warnings([*missing, *warnings_of(job)])
-    return ExitCode.OK
+    return code
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:

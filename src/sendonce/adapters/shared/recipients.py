@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, delete, exists, func, insert, literal, not_, select, text, update
+from sqlalchemy import and_, delete, exists, func, insert, literal, not_, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from sendonce.adapters.shared import sql
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 SALT_BYTES: Final = 32
 READ_ROWS: Final = 5000
 """So many are read at a time where all are."""
-COMPLETE_S: Final = 600
-"""A report of a million goes in at once."""
 _records, _campaigns, _pages = sql.recipient_records, sql.recipient_campaigns, sql.recipient_pages
 _recipients, _forgotten = sql.recipients, sql.recipients_forgotten
 _PLACE: Final = {status: place for place, status in enumerate(STATUSES)}
@@ -106,15 +104,14 @@ class SqlRecipients:
         query = self._complete(
             _joined(_campaigns.c.date, _campaigns.c.id, _recipients.c.email_id, _recipients.c.address)
         ).join(twice, and_(twice.c.date == _campaigns.c.date, twice.c.email_id == _recipients.c.email_id))
-        with self._backend.transaction(is_read=True) as db:
-            self._allow_time(db)
-            rows = db.execute(
-                query.order_by(_campaigns.c.date, _recipients.c.email_id, _campaigns.c.id)
-            ).all()
-        for (date, email_id), group in groupby(rows, key=lambda row: (row.date, bytes(row.email_id))):
-            of_one = list(group)
-            address = max(row.address or "" for row in of_one)
-            yield Duplicate(date, email_id, tuple(row.id for row in of_one), address)
+        query = query.order_by(_campaigns.c.date, _recipients.c.email_id, _campaigns.c.id)
+        # one query for all, unlike `rows`: to find who is there twice is the work, and a page would do it anew
+        with self._backend.transaction(is_read=True, is_long=True) as db:
+            rows = db.execute(query, execution_options={"yield_per": READ_ROWS})
+            for (date, email_id), group in groupby(rows, key=lambda row: (row.date, bytes(row.email_id))):
+                of_one = list(group)
+                address = max(row.address or "" for row in of_one)
+                yield Duplicate(date, email_id, tuple(row.id for row in of_one), address)
 
     def rows(self, date: str) -> Iterator[Row]:
         """Go through all recipients of a date; see `RecipientRecord`."""
@@ -141,19 +138,18 @@ class SqlRecipients:
     def count(self, date: str) -> int:
         """Count the people of a date; see `RecipientRecord`."""
         people = func.count(_recipients.c.email_id.distinct())
-        with self._backend.transaction(is_read=True) as db:
-            self._allow_time(db)
+        with self._backend.transaction(is_read=True, is_long=True) as db:
             return db.scalar(self._complete(_joined(people)).where(_campaigns.c.date == date)) or 0
 
     def addresses_of(self, date: str, limit: int) -> Iterator[str]:
         """Go through the addresses kept of a date; see `RecipientRecord`."""
-        for _, group in groupby(self.rows(date), key=lambda row: row.email_id):
-            address = max(row.address for row in group)
-            if limit <= 0:
-                return
-            if address:
-                limit -= 1
-                yield address
+        query = self._complete(_joined(func.max(_recipients.c.address))).where(
+            _campaigns.c.date == date, _recipients.c.address.is_not(None), _recipients.c.address != ""
+        )
+        query = query.group_by(_recipients.c.email_id).order_by(_recipients.c.email_id).limit(max(limit, 0))
+        with self._backend.transaction(is_read=True, is_long=True) as db:
+            found = db.scalars(query).all()
+        yield from found
 
     def _complete(self, query: Any) -> Any:
         return query.where(_campaigns.c.job == self._job, _campaigns.c.is_complete == _TRUE)
@@ -188,6 +184,7 @@ class SqlRecipients:
         """Keep a page; see `RecipientWriter`."""
         record = json.dumps([[row.email_id.hex(), row.status, row.address] for row in rows])
         with self._backend.transaction() as db:
+            self._lock(db)  # else `forget` may come between, and the page outlive its report
             open_one = self._open_one(db, campaign)
             if open_one is None:
                 return  # another process has finished it, or somebody was forgotten: `complete` finds out
@@ -199,8 +196,7 @@ class SqlRecipients:
         """Have the pages count; see `RecipientWriter`."""
         now = self._clock.now().replace(microsecond=0)
         is_whole = True
-        with self._backend.transaction() as db:
-            self._allow_time(db)
+        with self._backend.transaction(is_long=True) as db:
             salt = self._lock(db)
             open_one = self._open_one(db, campaign)
             if open_one is None:
@@ -210,7 +206,7 @@ class SqlRecipients:
             try:
                 with db.begin_nested():
                     self._unfold(db, open_one, salt)
-                    total = self._take_over(db, campaign, open_one.number)
+                    total = self._take_over(db, campaign, open_one)
                     values = _values(campaign) | {"total": total, "synced_at": now.isoformat()}
                     row = update(_campaigns).where(_campaigns.c.number == open_one.number)
                     db.execute(row.values(**values, is_complete=True))
@@ -257,17 +253,19 @@ class SqlRecipients:
         if people != open_one.total:
             raise _NotWholeError
 
-    def _take_over(self, db: Connection, campaign: Mailed, number: int) -> int:
+    def _take_over(self, db: Connection, campaign: Mailed, open_one: Any) -> int:
         """Put the report in place of an earlier one; how many people it has with those whom only that one names."""
+        number = open_one.number
+        address = _recipients.c.address if open_one.keeps_addresses else null()
         query = self._complete(select(_campaigns.c.number)).where(_campaigns.c.id == campaign.id)
         for old in db.scalars(query).all():
             # who was deleted in Mailchimp since did get it all the same, and stays
             there = _recipients.alias()
             is_there = exists().where(there.c.email_id == _recipients.c.email_id, there.c.number == number)
             names = ("email_id", "number", "status", "address")
-            kept = select(
-                _recipients.c.email_id, literal(number), _recipients.c.status, _recipients.c.address
-            ).where(_recipients.c.number == old, not_(is_there))
+            kept = select(_recipients.c.email_id, literal(number), _recipients.c.status, address).where(
+                _recipients.c.number == old, not_(is_there)
+            )
             db.execute(insert(_recipients).from_select(names, kept))
             db.execute(delete(_recipients).where(_recipients.c.number == old))
             db.execute(delete(_campaigns).where(_campaigns.c.number == old))
@@ -324,12 +322,6 @@ class SqlRecipients:
         numbers = db.scalars(select(_campaigns.c.number).where(is_open)).all()
         db.execute(delete(_pages).where(_pages.c.number.in_(numbers)))
         db.execute(delete(_campaigns).where(_campaigns.c.number.in_(numbers)))
-
-    @staticmethod
-    def _allow_time(db: Connection) -> None:
-        """PostgreSQL: more than the seconds that a step of the ledger gets."""
-        if db.dialect.name == "postgresql":
-            db.execute(text(f"SET LOCAL statement_timeout = '{COMPLETE_S}s'"))
 
 
 def look_up(email_ids: list[bytes]) -> Any:

@@ -62,11 +62,10 @@ from sendonce.adapters.shared.backend import (
     Verdict,
     why_unreached,
 )
-from sendonce.core.errors import StateUnusable, StoreDown
+from sendonce.core.errors import StateUnusable, StoreDown, Temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine
 
@@ -195,7 +194,7 @@ _AT_CONNECT: Final = {
     "mysql": (
         f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {ANSWER_WAIT_S}, wait_timeout = {ANSWER_WAIT_S}",
     ),
-    "sqlite": ("PRAGMA synchronous = FULL",),
+    "sqlite": ("PRAGMA synchronous = FULL", "PRAGMA secure_delete = ON"),
     "postgresql": (),
 }
 _AT_BEGIN: Final = {
@@ -229,12 +228,13 @@ _CONNECT_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "mysql": {
         "connect_timeout": ANSWER_WAIT_S,
-        "read_timeout": 2 * ANSWER_WAIT_S,
         "write_timeout": 2 * ANSWER_WAIT_S,
     },
     # no transactions of the driver's own making: BEGIN IMMEDIATE is ours
     "sqlite": {"timeout": ANSWER_WAIT_S, "isolation_level": None},
 }
+LONG_S: Final = 600
+"""So long a step may take that is about all recipients of a date; a report of a million goes in at once."""
 _ISOLATION: Final = {"postgresql": "READ COMMITTED", "mysql": "READ COMMITTED"}
 
 
@@ -249,7 +249,7 @@ class SqlBackend:
         self._job = job
         self._is_schema_checked = False
         with self._translated():
-            self._engine = _engine(url)
+            self._engine, self._patient_engine = _engine(url, 2 * ANSWER_WAIT_S), _engine(url, LONG_S)
         self._kind = self._engine.dialect.name.replace("mariadb", "mysql")
 
     # ---- the lease ----
@@ -465,7 +465,12 @@ class SqlBackend:
             self._make_file()
         with self._translated(), self._engine.begin() as db:
             for statement in _ONE_AT_A_TIME[self._kind]:
-                db.exec_driver_sql(statement)
+                is_held = db.exec_driver_sql(statement).scalar()
+                if self._kind == "mysql" and is_held != 1:  # MySQL answers so where PostgreSQL raises
+                    raise Temporary(
+                        f"Another process has held the making of tables in the database at {self.place} for "
+                        f"{ANSWER_WAIT_S} s. Nothing was changed: run `sendonce init` again."
+                    )
             known = _schema_version(db)
             if known > SCHEMA:
                 raise self._too_new(known)
@@ -488,18 +493,26 @@ class SqlBackend:
             return None
         return Head(row.version, row.job, row.api, row.stamp, b"" if row.pause is None else _bytes(row.pause))
 
-    def transaction(self, *, is_read: bool = False) -> AbstractContextManager[Connection]:
-        """One transaction, for what else is kept there; errors are translated as everywhere here."""
-        return self._step(is_read=is_read)
+    @contextmanager
+    def transaction(self, *, is_read: bool = False, is_long: bool = False) -> Iterator[Connection]:
+        """One transaction, for what else is kept there; errors are translated as everywhere here.
+
+        `is_long`: a statement in it may take LONG_S seconds. It must not touch the lease.
+        """
+        with self._step(is_read=is_read, is_long=is_long) as db:
+            if is_long and self._kind == "postgresql":
+                db.exec_driver_sql(f"SET LOCAL statement_timeout = '{LONG_S}s'")
+            yield db
 
     # ---- how ----
 
     @contextmanager
-    def _step(self, *, is_read: bool = False) -> Iterator[Connection]:
+    def _step(self, *, is_read: bool = False, is_long: bool = False) -> Iterator[Connection]:
         """One transaction; the tables are looked at before the first."""
+        engine = self._patient_engine if is_long else self._engine
         if self._kind == "sqlite":
             self._check_file()
-        with self._translated(), self._engine.execution_options(is_read=is_read).begin() as db:
+        with self._translated(), engine.execution_options(is_read=is_read).begin() as db:
             if not self._is_schema_checked:
                 self._check_schema(_schema_version(db))
                 self._is_schema_checked = True
@@ -571,9 +584,11 @@ class SqlBackend:
             ) from None
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, answer_s: int) -> Engine:
     kind = url.partition(":")[0].partition("+")[0]
     arguments = dict(_CONNECT_ARGUMENTS[kind])
+    if kind == "mysql":
+        arguments["read_timeout"] = answer_s  # its limit for a statement, which the server does not set
     if kind == "mysql" and (password := make_url(url).password) is not None:
         arguments["password"] = str(password).encode()  # as a text it would be sent in Latin-1
     more = {"isolation_level": _ISOLATION[kind]} if kind in _ISOLATION else {}
