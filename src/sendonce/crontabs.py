@@ -30,6 +30,21 @@ SEARCHED: Final = "/usr/bin:/bin"
 DAYS_LOOKED_AT: Final = 14
 YEAR_AND_MORE: Final = 400
 HOURS: Final = 24
+NEVER_MAIL: Final = {
+    "--help": "only prints the help",
+    "--version": "only prints the version",
+    "--dry-run": "only says what a run would do",
+    "--test-to": "sends a test mail and no campaign",
+    "--early": "is for a date in the future",
+    "--remaining": "is an order for one date, and nothing for cron",
+    "--again": "is an order for one date, whose date a person must type",
+}
+"""Options of send-batch with which cron does not send the day's campaign, or sends that of another day."""
+PASS_GUARDS: Final = ("--override", "--outside-window")
+WORKS_ALL_THE_SAME: Final = frozenset(
+    {"crontab-silenced", "crontab-clock-change", "crontab-zone", "crontab-window", "crontab-duplicate"}
+)
+"""Faults of a line that is started all the same."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +91,26 @@ class Machine:
     script: Callable[[str], str] = lambda _: ""
 
 
+class Given(NamedTuple):
+    """What words behind `sendonce` say: the values of each option ("" for a flag), and why they are no such call."""
+
+    options: Mapping[str, Sequence[str]]
+    fault: str = ""
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """The job that is looked for: its `.env` ("" if none), its name, and whether only --job gives it that name."""
+    """The job that is looked for: its `.env` ("" if none), its name, and whether only --job gives it that name.
+
+    `understood` reads the words of a `send-batch` as the command line does; `is_open` is whether SENDONCE_WINDOW, where
+    it is set, is open at a time.
+    """
 
     env_file: str
     job: str
     is_named_by_flag: bool = False
+    understood: Callable[[Sequence[str]], Given] = lambda _: Given({})
+    is_open: Callable[[datetime], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +176,12 @@ def examine(
         else:
             flaws += [flaw for flaw in broken if "this sendonce line" in flaw.fact]
         for line in ours:
-            flaws += [*line.flaws, *_flaws(line, machine)]
+            flaws += [*line.flaws, *_flaws(line, wanted, machine)]
     timers, sleeping = _timers(units)
-    found += [line for line in timers if _is_ours(line, wanted, machine)]
+    started = [line for line in timers if _is_ours(line, wanted, machine)]
+    found += started
+    for line in started:
+        flaws += _option_flaws(line, wanted, machine)
     flaws += _of_all(
         found, [line for line in sleeping if _is_ours(line, wanted, machine)], is_cron_here=is_cron_here
     )
@@ -399,7 +430,11 @@ def _call(
 
 def _tokens(text: str) -> list[str]:
     # its parentheses would end the command
-    plain = re.sub(r"\$\(([^()]*)\)", lambda found: found[0] if "send-batch" in found[1] else "$", text)
+    plain = re.sub(
+        r"\$\(([^()]*)\)|`([^`]*)`",
+        lambda found: found[0] if "send-batch" in (found[1] or found[2] or "") else "$",
+        text,
+    )
     lexer = shlex.shlex(plain, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -456,7 +491,7 @@ def _joined(folder: str, path: str) -> str:
 # ---------------------------------------------------------------------------------------------- what is wrong with it
 
 
-def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+def _flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     calls = _calls(line, machine)
     if re.search(r"(?<!\\)%", line.command):
         yield Flaw(
@@ -464,6 +499,8 @@ def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             f"{line.place}: to cron a % ends the command, and what comes after it is standard input.",
             "Write \\% for each %. Without --date sendonce takes today, so a date is hardly ever needed.",
         )
+    else:
+        yield from _option_flaws(line, wanted, machine)
     for call in calls[:1]:
         yield from _path_flaws(line, call, machine)
         yield from _output_flaws(line, call)
@@ -475,6 +512,59 @@ def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             is_note=True,
         )
     yield from _time_flaws(line, machine)
+
+
+def _option_flaws(line: Line, wanted: Wanted, machine: Machine) -> Sequence[Flaw]:
+    """What follows `send-batch`: of several calls the one that mails is what counts."""
+    told = [
+        list(_of_options(line, call, wanted))
+        for call in _calls(line, machine)
+        if _is_call_of(call, wanted, machine)
+    ]
+    return min(told, key=lambda flaws: sum(not flaw.is_note for flaw in flaws), default=[])
+
+
+def _of_options(line: Line, call: Call, wanted: Wanted) -> Iterator[Flaw]:
+    words = [*call.words[1:]] if call.words[:1] == ["sendonce"] else [*call.words]
+    comment = next((n for n, word in enumerate(words) if word.startswith("#")), len(words))
+    given = wanted.understood(words[:comment])
+    if given.fault:
+        yield Flaw(
+            "crontab-option",
+            f"{line.place}: sendonce does not take this command, and sends nothing: {given.fault}",
+            "Correct it; send-batch alone is what a crontab needs.",
+        )
+    for name, why in NEVER_MAIL.items():
+        if name in given.options:
+            yield Flaw(
+                "crontab-option",
+                f"{line.place}: {name} {why}: so the line does not send the day's campaign.",
+                f"Take out {name}.",
+            )
+    for day in given.options.get("--date", ())[-1:]:
+        # what the shell puts in is known when it does
+        if day not in {"today", "yesterday"} and not re.search("[$`]", day):
+            yield Flaw(
+                "crontab-option",
+                f"{line.place}: --date {day} is the same date every day.",
+                "Take out --date: without it sendonce takes today.",
+            )
+    if "--override" in given.options and not "".join(given.options.get("--reason", ())).strip():
+        yield Flaw(
+            "crontab-option",
+            f"{line.place}: --override needs --reason, and without it nothing is sent.",
+            "Take out --override: a guard is passed by hand, for one date.",
+        )
+        return
+    for name in PASS_GUARDS:
+        if name in given.options:
+            said = " ".join([name, *given.options[name]]).strip()
+            yield Flaw(
+                "crontab-guard-passed",
+                f"{line.place}: {said} has every run pass the guard that it names.",
+                "If that is not meant, take it out; if it is, take the guard out of the settings.",
+                is_note=True,
+            )
 
 
 def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:

@@ -33,6 +33,7 @@ from sendonce.core.decide import (
 )
 from sendonce.core.errors import CredentialsRejected, LedgerDamaged, Refused, SendonceError
 from sendonce.core.model import Batch, Ending, Page, Source, many
+from sendonce.crontabs import WORKS_ALL_THE_SAME
 from sendonce.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -556,7 +557,8 @@ def of_crontabs(
             f"{path} could not be looked at: {why}.",
             "As root, see whether it starts this job, too.",
         )
-    if len(report.lines) == 1:
+    is_started = all(flaw.is_note or flaw.id in WORKS_ALL_THE_SAME for flaw in report.flaws)
+    if len(report.lines) == 1 and is_started:
         line = report.lines[0]
         yield ok("crontab", f"Started by {line.place}{_when(line)} as {line.user or 'nobody'}.")
 

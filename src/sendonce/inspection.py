@@ -21,10 +21,12 @@ from sendonce.runs import rehearse
 from sendonce.upkeep import lock_status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from datetime import date, tzinfo
 
     from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Outcome, Reset
+    from sendonce.crontabs import Given
     from sendonce.doctor import Finding
     from sendonce.settings import Settings
 
@@ -66,19 +68,29 @@ def explain(job: Job, day: date) -> Explained:
     return Explained(whole.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work)
 
 
-def examine(settings: Settings, root: Path, *, is_job_named: bool) -> list[Finding]:
-    """Everything that the doctor looks at. `root` is the machine's: crontabs and the like lie below it."""
+def examine(
+    settings: Settings, root: Path, understood: Callable[[Sequence[str]], Given], *, is_job_named: bool
+) -> list[Finding]:
+    """Everything that the doctor looks at. `root` is the machine's: crontabs and the like lie below it.
+
+    `understood` reads the words of a command line, as it is in crontabs.
+    """
     from sendonce import doctor
 
     job = open_job(settings, talk=None)
     found = [*doctor.of_settings(settings, job.clock.now()), *_of_holidays(job), *_of_state(job, root)]
     found += _of_mailchimp(job)
     path = settings.env_file
-    return [*found, *of_machine(root, settings, path, is_job_named=is_job_named)]
+    return [*found, *of_machine(root, settings, path, understood, is_job_named=is_job_named)]
 
 
 def of_machine(
-    root: Path, settings: Settings | None, env_file: Path | None, *, is_job_named: bool
+    root: Path,
+    settings: Settings | None,
+    env_file: Path | None,
+    understood: Callable[[Sequence[str]], Given],
+    *,
+    is_job_named: bool,
 ) -> list[Finding]:
     """What starts the job, and by which clock; without settings (they are wrong) of the job of this `.env`."""
     from zoneinfo import ZoneInfo
@@ -99,7 +111,9 @@ def of_machine(
         is_cron_tz_heeded=found.is_cron_tz_heeded, today=now.date(), script=machine.script,
     )  # fmt: skip
     env = machine.real(machine.seen(env_file.absolute())) if env_file else ""
-    wanted = crontabs.Wanted(env, settings.job if settings else "", is_named_by_flag=is_job_named)
+    wanted = crontabs.Wanted(
+        env, settings.job if settings else "", is_named_by_flag=is_job_named, understood=understood
+    )
     report = crontabs.examine(found.tables, found.units, wanted, here, is_cron_here=found.is_cron_here)
     is_told = settings is not None and bool(settings.ping_url or settings.on_failure)
     about = doctor.of_crontabs(report, found.unread, found.left_out, is_told_otherwise=is_told)

@@ -331,6 +331,51 @@ def test_of_a_broken_set_up_just_the_fault_is_named(name: str, tmp_path: Path, s
     assert API_KEY[:20] not in json.dumps(wrong)
 
 
+@pytest.mark.parametrize(
+    ("command", "expected", "said"),
+    [
+        (f"{COMMAND} --dry-run", "fault", "--dry-run only says what a run would do"),
+        (f"{COMMAND} --date 2026-01-05", "fault", "--date 2026-01-05 is the same date every day"),
+        (f"{COMMAND} --date=2026-01-05", "fault", "--date 2026-01-05 is the same date every day"),
+        (f"{COMMAND} --test-to ops@example.com", "fault", "--test-to sends a test mail"),
+        (f"{COMMAND} --early", "fault", "--early is for a date in the future"),
+        (f"{COMMAND} --date today --remaining --reason x", "fault", "--remaining is an order"),
+        (f"{COMMAND} --date today --again --reason x", "fault", "--again is an order"),
+        (f"{COMMAND} --dryrun", "fault", "No such option: --dryrun"),
+        (f"{COMMAND} now", "fault", "Got unexpected extra argument (now)"),
+        (f"{COMMAND} --date", "fault", "Option '--date' requires an argument"),
+        (f"{COMMAND} --help", "fault", "--help only prints the help"),
+        (COMMAND.replace("-q", "--version"), "fault", "--version only prints the version"),
+        (f"{COMMAND} --override gap", "fault", "--override needs --reason"),
+        (f"{COMMAND} --override gap --reason x", "note", "--override gap has every run pass"),
+        (f"{COMMAND} --outside-window", "note", "--outside-window has every run pass"),
+        (f"sh -c '{COMMAND} --dry-run'", "fault", "--dry-run only says"),
+        (f"{COMMAND} --dry-run && {COMMAND}", "", ""),
+        (f"{COMMAND} --date yesterday --wait -v --json", "", ""),
+        (f"{COMMAND} --date `date +\\%F` $MORE # not --dry-run", "", ""),
+    ],
+)
+def test_what_follows_send_batch_is_read_as_the_command_line_reads_it(
+    command: str, expected: str, said: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.user_cron(f"*/10 8-11 * * * {command}\n")
+    found = {f["level"]: f["fact"] for f in it.findings() if f["id"].startswith("crontab-")}
+    assert list(found) == [expected] * bool(expected)
+    assert said in found.get(expected, "")
+    # of a line that sends nothing it is not said as well that all is in order
+    assert ("crontab" in {f["id"] for f in it.findings()}) == (expected != "fault")
+
+
+def test_a_timer_whose_service_only_rehearses_is_a_fault(tmp_path: Path, sandbox: Sandbox) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    timer(it)
+    service = it.root / "etc/systemd/system/sendonce.service"
+    service.write_text(service.read_text().replace("send-batch", "send-batch --dry-run"))
+    (finding,) = [f for f in it.findings() if f["level"] != "ok"]
+    assert (finding["id"], finding["level"]) == ("crontab-option", "fault")
+
+
 def as_it_is(it: Setup) -> None:
     pass
 

@@ -20,7 +20,10 @@ from sendonce.runbook import OF_COMMANDS
 from sendonce.settings import environment, where_env_file, working_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sendonce.core.model import Outcome
+    from sendonce.crontabs import Given
     from sendonce.doctor import Finding
 
 
@@ -74,9 +77,35 @@ def _findings(root: Path) -> list[Finding]:
         path = where_env_file(shared.env_file, environment(), working_folder())
         if path is None:  # of which job could anything be said?
             return list(of_wrong_settings(error))
-        about = inspection.of_machine(root, None, path, is_job_named=shared.job is not None)
+        about = inspection.of_machine(root, None, path, _understood, is_job_named=shared.job is not None)
         return [*of_wrong_settings(error), *about]
-    return inspection.examine(settings, root, is_job_named=shared.job is not None)
+    return inspection.examine(settings, root, _understood, is_job_named=shared.job is not None)
+
+
+def _understood(words: Sequence[str]) -> Given:
+    """Read the words behind `sendonce` as click would, without doing anything."""
+    from sendonce.cli.sending import send_batch
+    from sendonce.crontabs import Given
+
+    said: dict[str, list[str]] = {}
+    rest = list(words)
+    try:
+        for command in (cli, send_batch):
+            context = click.Context(command, info_name="sendonce")
+            options, rest, _ = command.make_parser(context).parse_args(rest)
+            for parameter in command.get_params(context):
+                value = options.get(str(parameter.name))
+                if value is not None:
+                    values = value if isinstance(value, list) else [value]
+                    name = max(parameter.opts, key=len)
+                    said.setdefault(name, []).extend("" if one is True else str(one) for one in values)
+            if command is cli:
+                rest = rest[1:]  # send-batch itself
+    except click.UsageError as error:
+        return Given(said, error.format_message())
+    # what the shell puts in may be nothing
+    odd = [word for word in rest if "$" not in word]
+    return Given(said, f"Got unexpected extra argument ({odd[0]})" if odd else "")
 
 
 def _show(findings: list[Finding]) -> None:
