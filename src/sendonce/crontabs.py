@@ -511,7 +511,7 @@ def _flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
             "Take that out, and let a window of tries do it, as */10 8-11 * * *: what was in the way needs a while.",
             is_note=True,
         )
-    yield from _time_flaws(line, machine)
+    yield from _time_flaws(line, wanted, machine)
 
 
 def _option_flaws(line: Line, wanted: Wanted, machine: Machine) -> Sequence[Flaw]:
@@ -615,7 +615,7 @@ def _output_flaws(line: Line, call: Call) -> Iterator[Flaw]:
         )
 
 
-def _time_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+def _time_flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     if not line.schedule:  # @reboot
         yield Flaw(
             "crontab-one-try",
@@ -647,6 +647,15 @@ def _time_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             "Let cron try several times, as */10 8-11 * * *: once the day is sent, a try ends at once.",
             is_note=True,
         )
+    if wanted.is_open is not None and not re.search("--outside-window|--override[ =]window", line.command):
+        days = (machine.today + timedelta(n) for n in range(DAYS_LOOKED_AT))
+        starts = [at.replace(tzinfo=zone) for day in days for at in _tries(line, day)]
+        if starts and not any(map(wanted.is_open, starts)):
+            yield Flaw(
+                "crontab-window",
+                f"{line.place}: none of its starts lies in SENDONCE_WINDOW, the first is {starts[0]:%H:%M} ({zone_name}).",
+                "Have it start inside the window, or open the window for its hours.",
+            )
     yield from _clock_flaws(line, machine.today, zone, zone_name)
 
 

@@ -341,7 +341,7 @@ def test_of_a_broken_set_up_just_the_fault_is_named(name: str, tmp_path: Path, s
         (f"{COMMAND} --early", "fault", "--early is for a date in the future"),
         (f"{COMMAND} --date today --remaining --reason x", "fault", "--remaining is an order"),
         (f"{COMMAND} --date today --again --reason x", "fault", "--again is an order"),
-        (f"{COMMAND} --dryrun", "fault", "No such option: --dryrun"),
+        (f"{COMMAND} --dryrun", "fault", "--dryrun"),
         (f"{COMMAND} now", "fault", "Got unexpected extra argument (now)"),
         (f"{COMMAND} --date", "fault", "Option '--date' requires an argument"),
         (f"{COMMAND} --help", "fault", "--help only prints the help"),
@@ -374,6 +374,74 @@ def test_a_timer_whose_service_only_rehearses_is_a_fault(tmp_path: Path, sandbox
     service.write_text(service.read_text().replace("send-batch", "send-batch --dry-run"))
     (finding,) = [f for f in it.findings() if f["level"] != "ok"]
     assert (finding["id"], finding["level"]) == ("crontab-option", "fault")
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "html", "level", "said"),
+    [
+        ("draft", {"SENDONCE_MAX_RECIPIENTS": "4"}, "", "fault", "There are 5 recipients; SENDONCE_MAX_RECIPIENTS is 4"),
+        ("draft", {"SENDONCE_MIN_RECIPIENTS": "6"}, "", "fault", "SENDONCE_MIN_RECIPIENTS is 6"),
+        ("draft", {"SENDONCE_WINDOW": "00:00-00:01"}, "", "fault", "SENDONCE_WINDOW is 00:00-00:01, and closed"),
+        ("draft", {"SENDONCE_WINDOW": "23:58-23:59"}, "", "note", "SENDONCE_WINDOW is 23:58-23:59, and not open yet"),
+        ("draft", {"SENDONCE_DRAFT_QUIET_SECONDS": "600"}, "", "note", "SENDONCE_DRAFT_QUIET_SECONDS is 600"),
+        ("html", {"SENDONCE_REFUSE_PLACEHOLDERS": "yes"}, "<p>TODO</p>", "fault", 'still has "TODO" in it'),
+        ("html", {"SENDONCE_HTML_MAX_AGE_HOURS": "20"}, "old", "fault", "SENDONCE_HTML_MAX_AGE_HOURS is 20"),
+        ("html", {"SENDONCE_REFUSE_PLACEHOLDERS": "yes"}, "<p>Good</p>", "ok", "for 5 people"),
+    ],
+)  # fmt: skip
+def test_what_the_guards_will_say_of_today_is_said_by_the_doctor(
+    source: str, settings: dict[str, str], html: str, level: str, said: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox, source, **settings)
+    if html:
+        (it.desk.folder / "day.html").write_text(html)
+    if html == "old":
+        os.utime(it.desk.folder / "day.html", (1_600_000_000, 1_600_000_000))
+    (today,) = [f for f in it.findings() if f["id"] == "today"]
+    assert (today["level"], said in today["fact"]) == (level, True), today
+    # as the run does
+    assert it.desk.run("send-batch").code == {"ok": 0, "note": 75, "fault": 1}[level]
+
+
+def test_a_line_that_never_starts_inside_the_window_is_a_fault(tmp_path: Path, sandbox: Sandbox) -> None:
+    """Cron's hours are those of the zone, from 8 to 11."""
+    it = Setup(tmp_path / "root", sandbox, SENDONCE_WINDOW="12:00-23:59")
+    (finding,) = [f for f in it.findings() if f["id"].startswith("crontab-")]
+    assert (finding["id"], finding["level"]) == ("crontab-window", "fault")
+    assert f"the first is 08:00 ({ZONE})" in finding["fact"]
+    it.desk.write_env(SENDONCE_WINDOW="11:50-23:59")
+    assert [f for f in it.findings() if f["id"].startswith("crontab-")] == []
+    it.user_cron(LINE.replace("root ", "").replace("send-batch", "send-batch --outside-window"))
+    it.desk.write_env(SENDONCE_WINDOW="12:00-23:59")
+    assert "crontab-window" not in {f["id"] for f in it.findings()}
+
+
+def test_a_send_that_is_not_confirmed_is_said(tmp_path: Path, sandbox: Sandbox) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    sandbox.faults("post=503empty get=503empty after=send")
+    assert it.desk.run("send-batch").code == 75
+    sandbox.faults()
+    (finding,) = [f for f in it.findings() if f["id"] == "unconfirmed"]
+    assert (finding["level"], it.draft in finding["fact"]) == ("note", True)
+    assert "Do not send it by hand, do not reset" in finding["remedy"]
+
+
+def test_a_pause_is_said_also_on_a_day_that_is_sent_and_the_next_days_are_not_ready(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.release(it.today + timedelta(days=5))
+    assert it.desk.run("send-batch").code == 0
+    until = it.today + timedelta(days=5)
+    assert it.desk.run("pause", "--reason", "Strike", "--until", str(until)).code == 0
+    found = {f["id"]: f for f in it.findings()}
+    assert found["paused"]["level"] == "note"
+    assert "Strike" in found["paused"]["fact"]
+    # four days are paused, the fifth has its draft, and the two after it have none
+    said = "The next 7 days: 1 is ready, 2 have no draft yet, 4 are paused."
+    assert found["next-days"]["fact"] == said
+    explained = it.desk.run("explain")
+    assert (explained.code, "Pause" in explained.out, "Strike" in explained.out) == (0, True, True)
 
 
 def as_it_is(it: Setup) -> None:
