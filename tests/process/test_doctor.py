@@ -444,6 +444,20 @@ def test_a_pause_is_said_also_on_a_day_that_is_sent_and_the_next_days_are_not_re
     assert (explained.code, "Pause" in explained.out, "Strike" in explained.out) == (0, True, True)
 
 
+@pytest.mark.parametrize("kind", ["unreadable", "a folder"])
+def test_an_env_file_that_cannot_be_read_is_78_and_a_finding(ordinary_desk: OrdinaryDesk, kind: str) -> None:
+    ordinary_desk.give()
+    if kind == "a folder":
+        ordinary_desk.env_file.unlink()
+        ordinary_desk.env_file.mkdir()
+    ordinary_desk.env_file.chmod(0)
+    told = ordinary_desk.run("send-batch")
+    assert (told.code, "What to do: sendonce runbook settings" in told.err) == (78, True), told.all
+    assert f"{ordinary_desk.env_file} cannot be read: Permission denied; run sendonce as" in told.err
+    found = json.loads(ordinary_desk.run("doctor", "--root", str(ordinary_desk.folder), "--json").out)
+    assert "settings" in {f["id"] for f in found["findings"] if f["level"] == "fault"}
+
+
 def as_it_is(it: Setup) -> None:
     pass
 

@@ -76,9 +76,10 @@ def common(command: Command) -> Command:
         if value is not None and value is not False and not ctx.resilient_parsing:
             setattr(shared, str(parameter.name), value)
 
+    # whether the file can be read is said with the settings: click would call it wrong usage
     options = (
-        click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", callback=keep, expose_value=False,
-                     help="Settings file.  [default: $SENDONCE_ENV_FILE, else ./.env]"),
+        click.option("--env-file", type=click.Path(readable=False, path_type=Path), metavar="FILE", callback=keep,
+                     expose_value=False, help="Settings file.  [default: $SENDONCE_ENV_FILE, else ./.env]"),
         click.option("--job", metavar="NAME", callback=keep, expose_value=False,
                      help="Name of the daily mailing.  [default: $SENDONCE_JOB, else daily]"),
         click.option("-v", "--verbose", "is_verbose", is_flag=True, callback=keep, expose_value=False,

@@ -240,7 +240,12 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
 
 @ledger.command("copy")
 @click.option("--to", metavar="DIR|URL", help="Folder, or URL without a password.")
-@click.option("--to-file", type=click.Path(path_type=Path), metavar="FILE", help="File that holds the URL.")
+@click.option(
+    "--to-file",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="File that holds the URL.",
+)
 @click.option(
     "--yes", is_flag=True, help="Even if there is a ledger of the job already; that one is kept aside."
 )
