@@ -354,11 +354,18 @@ def _is_call_of(call: Call, wanted: Wanted, machine: Machine) -> bool:
     job = _value(call.words, "--job") or call.variables.get("SENDONCE_JOB", "")
     is_job = job == wanted.job if job else not wanted.is_named_by_flag
     named = _env_file(call)
-    path = machine.real(_joined(call.folder, named or ".env"))
+    joined = _joined(call.folder, named or ".env")
+    path = machine.real(joined)
     if not named and not wanted.env_file:
         return is_job
-    # without --env-file, in a folder that has no .env: it is meant for somebody's job, and works for none
-    return is_job and (path == wanted.env_file or (not named and not machine.exists(path)))
+    # without --env-file, or with a relative one, where there is no such file: it is meant for somebody's job, and works
+    # for none
+    is_alike = not named or (not named.startswith("/") and _name(named) == _name(wanted.env_file))
+    return is_job and (path == wanted.env_file or (is_alike and not machine.exists(joined)))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _calls(line: Line, machine: Machine) -> list[Call]:
@@ -440,8 +447,25 @@ def _tokens(text: str) -> list[str]:
     lexer.commenters = ""
     try:
         return list(lexer)
-    except ValueError:  # a quote that is not closed
-        return text.split()
+    except ValueError:  # a quote that is not closed: what was meant is told all the same
+        return [word.strip("'\"") for word in text.split() if word != "-c"]
+
+
+def _is_quote_open(text: str) -> bool:
+    """Whether a shell would still look for the end of a quote. In a comment there is none."""
+    quote, before = "", " "
+    characters = iter(text)
+    for sign in characters:
+        if sign == "\\" and quote != "'":
+            next(characters, "")
+        elif quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "#" and before.isspace():
+            return False
+        before = sign
+    return bool(quote)
 
 
 def _redirected(tokens: Sequence[str]) -> tuple[list[str], str]:
@@ -499,10 +523,17 @@ def _flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
             f"{line.place}: to cron a % ends the command, and what comes after it is standard input.",
             "Write \\% for each %. Without --date sendonce takes today, so a date is hardly ever needed.",
         )
+    elif _is_quote_open(line.command):
+        yield Flaw(
+            "crontab-quote",
+            f"{line.place}: a quote in the command is not closed, so the shell does not run it.",
+            "Close it.",
+        )
     else:
         yield from _option_flaws(line, wanted, machine)
+    yield from _variable_flaws(line, machine)
     for call in calls[:1]:
-        yield from _path_flaws(line, call, machine)
+        yield from _path_flaws(line, call, wanted, machine)
         yield from _output_flaws(line, call)
     if len(calls) > 1 and any(call.after == "||" for call in calls):
         yield Flaw(
@@ -567,7 +598,27 @@ def _of_options(line: Line, call: Call, wanted: Wanted) -> Iterator[Flaw]:
             )
 
 
-def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:
+def _variable_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+    """What the crontab sets above the line."""
+    shell = line.variables.get("SHELL", "")
+    if shell and not (shell.startswith("/") and machine.exists(shell)):
+        yield Flaw(
+            "crontab-shell",
+            f"{line.place}: SHELL={shell} is set above it, and there is no such program.",
+            "Take it out, or write the whole path of a shell that is there.",
+        )
+    names = [n for n in line.variables if re.match("SENDONCE_|MAILCHIMP_", n) and n != "SENDONCE_ENV_FILE"]
+    if names:
+        yield Flaw(
+            "crontab-settings",
+            f"{line.place}: {' and '.join(names)} set above it in the crontab wins over the .env, and a command typed by "
+            "hand does not see it.",
+            "Put it into the .env.",
+            is_note=True,
+        )
+
+
+def _path_flaws(line: Line, call: Call, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     is_elsewhere = not call.is_folder_set
     if "/" not in call.program:
         searched = call.variables.get("PATH") or SEARCHED
@@ -597,10 +648,12 @@ def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:
             "Put --env-file and the whole path of the .env behind sendonce.",
         )
     elif named and not named.startswith("/") and is_elsewhere:
+        joined = _joined(call.folder, named)
+        meant = joined if machine.exists(joined) else wanted.env_file
         yield Flaw(
             "crontab-relative",
             f"{line.place}: --env-file {named} is a relative path, and cron starts in {call.folder}.",
-            f"Write --env-file {_joined(call.folder, named)}, if that is the one that is meant.",
+            f"Write --env-file {meant}, if that is the one that is meant.",
         )
 
 

@@ -6,6 +6,7 @@ would only repeat an earlier fault in other words are left out: without a folder
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -174,6 +175,38 @@ def _shown(settings: Settings, name: str) -> str:
     if isinstance(value, tuple):
         return " ".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def of_outlets(settings: Settings) -> Iterator[Finding]:
+    """Whether what is told of a run can be: the commands that are run, the files that are written."""
+    for name, words in (("SENDONCE_ON_SENT", settings.on_sent), ("SENDONCE_ON_FAILURE", settings.on_failure)):
+        if words and not (Path(words[0]).is_file() and os.access(words[0], os.X_OK)):
+            yield fault(
+                "command",
+                f"{name} begins with {words[0]}, which is no file that can be executed.",
+                "Put the program there, and chmod +x it; else nobody hears what it should tell.",
+            )
+    for name, path in (
+        ("SENDONCE_METRICS_FILE", settings.metrics_file),
+        ("SENDONCE_LOG_FILE", settings.log_file),
+    ):
+        if path is None:
+            continue
+        # metrics are put in place of the file, the log is written on
+        is_kept = name == "SENDONCE_LOG_FILE" and path.exists()
+        if is_kept:
+            why = "" if os.access(path, os.W_OK) else "it may not be written"
+        elif not path.parent.is_dir():
+            why = f"there is no folder {path.parent}"
+        else:
+            may_write = os.access(path.parent, os.W_OK | os.X_OK)
+            why = "" if may_write else f"nothing may be written in {path.parent}"
+        if why or path.is_dir():
+            yield fault(
+                "file",
+                f"{name}, {path}, cannot be written: {why or 'it is a folder'}.",
+                "Make the folder, or give it to the user of the runs: they go on without the file.",
+            )
 
 
 def of_zone(

@@ -85,7 +85,8 @@ def examine(
 
     job = open_job(settings, talk=None)
     state = _of_state(job, root)
-    found = [*doctor.of_settings(settings, job.clock.now()), *_of_holidays(job), *state]
+    of_settings = [*doctor.of_settings(settings, job.clock.now()), *doctor.of_outlets(settings)]
+    found = [*of_settings, *_of_holidays(job), *state]
     is_readable = all(f.is_ok for f in state if f.id in {"state", "server", "ledger"})
     found += _of_mailchimp(job, is_ledger_readable=is_readable)
     path = settings.env_file

@@ -292,6 +292,13 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a misspelt setting": ("draft", broken_line, {"settings"}, "is SENDONCE_TITLE meant?", "Put it right"),
     "a time zone that does not exist": ("draft", change(SENDONCE_TIMEZONE="Europe/Bärlin"), {"settings"}, "is no time zone", "Put it right"),
     "cron in another zone": ("draft", other_zone_of_cron, {"zone"}, "cron's is Asia/Tokyo", "those of Asia/Tokyo"),
+    "a command that is no program": ("draft", change(SENDONCE_ON_FAILURE="/nowhere/tell --all"), {"command"}, "SENDONCE_ON_FAILURE begins with /nowhere/tell", "chmod +x"),
+    "a command that is not executable": ("draft", change(SENDONCE_ON_SENT="/etc/passwd"), {"command"}, "/etc/passwd, which is no file that can be executed", "chmod +x"),
+    "metrics in a folder that is not there": ("draft", change(SENDONCE_METRICS_FILE="/nowhere/x.prom"), {"file"}, "there is no folder /nowhere", "Make the folder"),
+    "a folder for a log": ("draft", change(SENDONCE_LOG_FILE="/etc"), {"file"}, "SENDONCE_LOG_FILE, /etc, cannot be written: it ", "Make the folder"),
+    "a setting in the crontab": ("draft", cron(LINE.replace("root ", "").join(("SENDONCE_WINDOW=07:00-12:00\n", ""))), {"crontab-settings"}, "SENDONCE_WINDOW set above it", "into the .env"),
+    "a shell that is not there": ("draft", cron(LINE.replace("root ", "").join(("SHELL=/bin/fish\n", ""))), {"crontab-shell"}, "SHELL=/bin/fish", "Take it out"),
+    "a quote that is not closed": ("draft", cron(f"*/10 8-11 * * * '{COMMAND}\n"), {"crontab-quote"}, "is not closed", "Close it"),
     "no line": ("draft", cron(""), {"crontab-none"}, "No crontab line", "Put in one line"),
     "two lines": ("draft", lambda it: it.cron(LINE * 2), {"crontab-duplicate"}, "2 lines start this job: /etc/cron.d/sendonce line 1", "Leave one"),
     "two users": ("draft", two_users, {"crontab-two-users"}, "(as ann)", "Leave the line of the user"),
@@ -310,8 +317,15 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a timer that is not enabled": ("draft", timer_asleep, {"timer-disabled"}, "is not enabled", "systemctl enable --now sendonce.timer"),
 }  # fmt: skip
 NOTES = {
-    *("draft-missing", "next-days", "lease", "zone", "crontab-one-try", "crontab-unread"),
+    *("draft-missing", "next-days", "lease", "zone", "crontab-one-try", "crontab-unread", "crontab-settings"),
 }
+
+
+STOPPED = {
+    *("crontab-newline", "crontab-user-column", "crontab-no-user", "crontab-quote", "crontab-command"),
+    *("crontab-relative", "crontab-shell", "crontab-percent"),
+}
+"""Of a line with one of these it is not said that it starts the job."""
 
 
 def test_there_are_enough_broken_set_ups() -> None:
@@ -326,6 +340,8 @@ def test_of_a_broken_set_up_just_the_fault_is_named(name: str, tmp_path: Path, s
     wrong = [f for f in it.findings() if f["level"] != "ok"]
     assert {f["id"] for f in wrong} == expected, wrong
     assert {f["id"] for f in wrong if f["is_ok"]} == expected & NOTES
+    keeps_it_from_starting = expected & STOPPED
+    assert keeps_it_from_starting == set() or "crontab" not in {f["id"] for f in it.findings()}
     told = next(f for f in wrong if fact in f["fact"])
     assert remedy in told["remedy"]
     assert API_KEY[:20] not in json.dumps(wrong)
