@@ -74,6 +74,28 @@ def test_what_has_not_left_is_1_with_the_reason_and_75_while_there_is_time(
     assert (before.code, "and it has time until 23:59" in before.err) == (75, True)
 
 
+def test_a_canceled_mailing_left_once_its_repair_is_sent(desk: Desk, sandbox: Sandbox) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    main = str(desk.record()["campaigns"][0]["id"])
+    sandbox.edit(main, delivered=2, status="canceled", keep_deliveries=True)
+    told = desk.run(*PAST)
+    assert (told.code, "2 emails (send-batch --remaining mails it to the others)" in told.err) == (1, True), (
+        told.all
+    )
+    assert desk.send("--remaining", "--reason", "canceled half-way", "--wait").code == 0
+    repair = desk.record()["campaigns"][1]
+    told = desk.run(*PAST)
+    assert (told.code, told.err) == (0, "")
+    assert (
+        f'"{TITLE}" ({main}) is canceled, 2 emails; "{repair["title"]}" ({repair["id"]}) is sent, 3 emails.'
+        in (told.out)
+    )
+    # what was stopped half-way as well has left somebody over
+    sandbox.edit(repair["id"], delivered=1, status="canceled", keep_deliveries=True)
+    assert desk.run(*PAST).code == 1
+
+
 def test_mail_to_nobody_is_1_at_once(desk: Desk, sandbox: Sandbox) -> None:
     day, time = later_than_now()
     sandbox.edit(sandbox.add_draft(f"Digest {day}", list_id=LIST_ID), status="sent", emails_sent=0)
