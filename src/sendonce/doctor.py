@@ -276,11 +276,16 @@ def _owner_faults(folder: Folder, uid: int) -> Iterator[Finding]:
 
 def _place_faults(folder: Folder) -> Iterator[Finding]:
     kind, where = folder.file_system, f"The state folder {folder.path}"
-    is_below = any(folder.real_path == top or folder.real_path.startswith(f"{top}/") for top in TEMPORARY)
+    is_below = next(
+        (t for t in TEMPORARY if folder.real_path == t or folder.real_path.startswith(f"{t}/")), ""
+    )
     if is_below or kind in TEMPORARY_TYPES:
+        named = " and ".join(
+            [*([is_below] if is_below else []), *([kind] if kind in TEMPORARY_TYPES else [])]
+        )
         yield fault(
             "state-temporary",
-            f"{where} lies in a place that is emptied ({kind if kind in TEMPORARY_TYPES else folder.real_path}).",
+            f"{where} lies in a place that is emptied ({named}).",
             "Choose one that lasts, as /var/lib/sendonce; move the ledger with sendonce ledger copy.",
         )
     elif kind == "overlay":

@@ -280,7 +280,7 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a state folder on FUSE": ("draft", lambda it: it.mount("fuse.sshfs"), {"state-remote"}, "is on fuse.sshfs", "Use a local disk"),
     "a state folder in a container": ("draft", lambda it: it.mount("overlay"), {"state-container"}, "the container's own layer", "Mount a volume"),
     "a state folder in memory": ("draft", lambda it: it.mount("tmpfs"), {"state-temporary"}, "is emptied (tmpfs)", "one that lasts"),
-    "a state folder below /tmp": ("draft", state_below_tmp, {"state-temporary"}, "/tmp/state", "one that lasts"),
+    "a state folder below /tmp": ("draft", state_below_tmp, {"state-temporary"}, "emptied (/tmp", "one that lasts"),
     "a damaged ledger": ("draft", damaged_ledger, {"ledger"}, "(40 bytes) is damaged", "sendonce ledger rebuild"),
     "the ledger of another API host": ("draft", ledger_of_another_api, {"ledger"}, "is the memory of us19", "Do what that says"),
     "a damaged backup": ("draft", damaged_backup, {"backup"}, "daily.json.bak cannot be read", "Remove it"),

@@ -1237,3 +1237,8 @@ def test_without_an_env_file_its_parser_is_not_imported(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+def test_a_window_that_closes_when_it_opens_is_called_empty(tmp_path: Path) -> None:
+    assert "is empty: it closes when it opens" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:00-07:00")
+    assert "ends before it begins" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:01-07:00")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 EXAMPLE_DAY = date(2000, 1, 1)
+LONGEST_REASON = 500
 
 
 @dataclass
@@ -107,6 +108,13 @@ def _day_text(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
 def day_option(text: str) -> Callable[[Command], Command]:
     """The option --date."""
     return click.option("--date", "day", multiple=True, metavar="D", callback=_day_text, help=text)
+
+
+def reason_text(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A --reason is a sentence for the record, and no document. Checked before anything else happens."""
+    if value is not None and len(" ".join(value.split())) > LONGEST_REASON:
+        raise WrongUsage(f"--reason is longer than {LONGEST_REASON} characters; say it shorter.")
+    return value
 
 
 def _say_and_leave(ctx: click.Context, text: str) -> None:

@@ -174,7 +174,10 @@ class Reading:
         if not text:
             return None
         opens, closes = (time.fromisoformat(part) for part in text.split("-"))
-        if opens >= closes:
+        if opens == closes:
+            self.wrong(name, "is empty: it closes when it opens, and nothing would ever be sent")
+            return None
+        if opens > closes:
             # over midnight it would be two dates, and which of them is meant would be a guess
             self.wrong(name, "ends before it begins; a window lies within one day")
             return None
