@@ -30,6 +30,21 @@ SEARCHED: Final = "/usr/bin:/bin"
 DAYS_LOOKED_AT: Final = 14
 YEAR_AND_MORE: Final = 400
 HOURS: Final = 24
+NEVER_MAIL: Final = {
+    "--help": "only prints the help",
+    "--version": "only prints the version",
+    "--dry-run": "only says what a run would do",
+    "--test-to": "sends a test mail and no campaign",
+    "--early": "is for a date in the future",
+    "--remaining": "is an order for one date, and nothing for cron",
+    "--again": "is an order for one date, whose date a person must type",
+}
+"""Options of send-batch with which cron does not send the day's campaign, or sends that of another day."""
+PASS_GUARDS: Final = ("--override", "--outside-window")
+WORKS_ALL_THE_SAME: Final = frozenset(
+    {"crontab-silenced", "crontab-clock-change", "crontab-zone", "crontab-window", "crontab-duplicate"}
+)
+"""Faults of a line that is started all the same."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +91,26 @@ class Machine:
     script: Callable[[str], str] = lambda _: ""
 
 
+class Given(NamedTuple):
+    """What words behind `sendonce` say: the values of each option ("" for a flag), and why they are no such call."""
+
+    options: Mapping[str, Sequence[str]]
+    fault: str = ""
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """The job that is looked for: its `.env` ("" if none), its name, and whether only --job gives it that name."""
+    """The job that is looked for: its `.env` ("" if none), its name, and whether only --job gives it that name.
+
+    `understood` reads the words of a `send-batch` as the command line does; `is_open` is whether SENDONCE_WINDOW, where
+    it is set, is open at a time.
+    """
 
     env_file: str
     job: str
     is_named_by_flag: bool = False
+    understood: Callable[[Sequence[str]], Given] = lambda _: Given({})
+    is_open: Callable[[datetime], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +176,12 @@ def examine(
         else:
             flaws += [flaw for flaw in broken if "this sendonce line" in flaw.fact]
         for line in ours:
-            flaws += [*line.flaws, *_flaws(line, machine)]
+            flaws += [*line.flaws, *_flaws(line, wanted, machine)]
     timers, sleeping = _timers(units)
-    found += [line for line in timers if _is_ours(line, wanted, machine)]
+    started = [line for line in timers if _is_ours(line, wanted, machine)]
+    found += started
+    for line in started:
+        flaws += _option_flaws(line, wanted, machine)
     flaws += _of_all(
         found, [line for line in sleeping if _is_ours(line, wanted, machine)], is_cron_here=is_cron_here
     )
@@ -323,11 +354,18 @@ def _is_call_of(call: Call, wanted: Wanted, machine: Machine) -> bool:
     job = _value(call.words, "--job") or call.variables.get("SENDONCE_JOB", "")
     is_job = job == wanted.job if job else not wanted.is_named_by_flag
     named = _env_file(call)
-    path = machine.real(_joined(call.folder, named or ".env"))
+    joined = _joined(call.folder, named or ".env")
+    path = machine.real(joined)
     if not named and not wanted.env_file:
         return is_job
-    # without --env-file, in a folder that has no .env: it is meant for somebody's job, and works for none
-    return is_job and (path == wanted.env_file or (not named and not machine.exists(path)))
+    # without --env-file, or with a relative one, where there is no such file: it is meant for somebody's job, and works
+    # for none
+    is_alike = not named or (not named.startswith("/") and _name(named) == _name(wanted.env_file))
+    return is_job and (path == wanted.env_file or (is_alike and not machine.exists(joined)))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _calls(line: Line, machine: Machine) -> list[Call]:
@@ -399,14 +437,35 @@ def _call(
 
 def _tokens(text: str) -> list[str]:
     # its parentheses would end the command
-    plain = re.sub(r"\$\(([^()]*)\)", lambda found: found[0] if "send-batch" in found[1] else "$", text)
+    plain = re.sub(
+        r"\$\(([^()]*)\)|`([^`]*)`",
+        lambda found: found[0] if "send-batch" in (found[1] or found[2] or "") else "$",
+        text,
+    )
     lexer = shlex.shlex(plain, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
         return list(lexer)
-    except ValueError:  # a quote that is not closed
-        return text.split()
+    except ValueError:  # a quote that is not closed: what was meant is told all the same
+        return [word.strip("'\"") for word in text.split() if word != "-c"]
+
+
+def _is_quote_open(text: str) -> bool:
+    """Whether a shell would still look for the end of a quote. In a comment there is none."""
+    quote, before = "", " "
+    characters = iter(text)
+    for sign in characters:
+        if sign == "\\" and quote != "'":
+            next(characters, "")
+        elif quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "#" and before.isspace():
+            return False
+        before = sign
+    return bool(quote)
 
 
 def _redirected(tokens: Sequence[str]) -> tuple[list[str], str]:
@@ -456,7 +515,7 @@ def _joined(folder: str, path: str) -> str:
 # ---------------------------------------------------------------------------------------------- what is wrong with it
 
 
-def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+def _flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     calls = _calls(line, machine)
     if re.search(r"(?<!\\)%", line.command):
         yield Flaw(
@@ -464,8 +523,17 @@ def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             f"{line.place}: to cron a % ends the command, and what comes after it is standard input.",
             "Write \\% for each %. Without --date sendonce takes today, so a date is hardly ever needed.",
         )
+    elif _is_quote_open(line.command):
+        yield Flaw(
+            "crontab-quote",
+            f"{line.place}: a quote in the command is not closed, so the shell does not run it.",
+            "Close it.",
+        )
+    else:
+        yield from _option_flaws(line, wanted, machine)
+    yield from _variable_flaws(line, machine)
     for call in calls[:1]:
-        yield from _path_flaws(line, call, machine)
+        yield from _path_flaws(line, call, wanted, machine)
         yield from _output_flaws(line, call)
     if len(calls) > 1 and any(call.after == "||" for call in calls):
         yield Flaw(
@@ -474,10 +542,83 @@ def _flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             "Take that out, and let a window of tries do it, as */10 8-11 * * *: what was in the way needs a while.",
             is_note=True,
         )
-    yield from _time_flaws(line, machine)
+    yield from _time_flaws(line, wanted, machine)
 
 
-def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:
+def _option_flaws(line: Line, wanted: Wanted, machine: Machine) -> Sequence[Flaw]:
+    """What follows `send-batch`: of several calls the one that mails is what counts."""
+    told = [
+        list(_of_options(line, call, wanted))
+        for call in _calls(line, machine)
+        if _is_call_of(call, wanted, machine)
+    ]
+    return min(told, key=lambda flaws: sum(not flaw.is_note for flaw in flaws), default=[])
+
+
+def _of_options(line: Line, call: Call, wanted: Wanted) -> Iterator[Flaw]:
+    words = [*call.words[1:]] if call.words[:1] == ["sendonce"] else [*call.words]
+    comment = next((n for n, word in enumerate(words) if word.startswith("#")), len(words))
+    given = wanted.understood(words[:comment])
+    if given.fault:
+        yield Flaw(
+            "crontab-option",
+            f"{line.place}: sendonce does not take this command, and sends nothing: {given.fault}",
+            "Correct it; send-batch alone is what a crontab needs.",
+        )
+    for name, why in NEVER_MAIL.items():
+        if name in given.options:
+            yield Flaw(
+                "crontab-option",
+                f"{line.place}: {name} {why}: so the line does not send the day's campaign.",
+                f"Take out {name}.",
+            )
+    for day in given.options.get("--date", ())[-1:]:
+        # what the shell puts in is known when it does
+        if day not in {"today", "yesterday"} and not re.search("[$`]", day):
+            yield Flaw(
+                "crontab-option",
+                f"{line.place}: --date {day} is the same date every day.",
+                "Take out --date: without it sendonce takes today.",
+            )
+    if "--override" in given.options and not "".join(given.options.get("--reason", ())).strip():
+        yield Flaw(
+            "crontab-option",
+            f"{line.place}: --override needs --reason, and without it nothing is sent.",
+            "Take out --override: a guard is passed by hand, for one date.",
+        )
+        return
+    for name in PASS_GUARDS:
+        if name in given.options:
+            said = " ".join([name, *given.options[name]]).strip()
+            yield Flaw(
+                "crontab-guard-passed",
+                f"{line.place}: {said} has every run pass the guard that it names.",
+                "If that is not meant, take it out; if it is, take the guard out of the settings.",
+                is_note=True,
+            )
+
+
+def _variable_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+    """What the crontab sets above the line."""
+    shell = line.variables.get("SHELL", "")
+    if shell and not (shell.startswith("/") and machine.exists(shell)):
+        yield Flaw(
+            "crontab-shell",
+            f"{line.place}: SHELL={shell} is set above it, and there is no such program.",
+            "Take it out, or write the whole path of a shell that is there.",
+        )
+    names = [n for n in line.variables if re.match("SENDONCE_|MAILCHIMP_", n) and n != "SENDONCE_ENV_FILE"]
+    if names:
+        yield Flaw(
+            "crontab-settings",
+            f"{line.place}: {' and '.join(names)} set above it in the crontab wins over the .env, and a command typed by "
+            "hand does not see it.",
+            "Put it into the .env.",
+            is_note=True,
+        )
+
+
+def _path_flaws(line: Line, call: Call, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     is_elsewhere = not call.is_folder_set
     if "/" not in call.program:
         searched = call.variables.get("PATH") or SEARCHED
@@ -507,10 +648,12 @@ def _path_flaws(line: Line, call: Call, machine: Machine) -> Iterator[Flaw]:
             "Put --env-file and the whole path of the .env behind sendonce.",
         )
     elif named and not named.startswith("/") and is_elsewhere:
+        joined = _joined(call.folder, named)
+        meant = joined if machine.exists(joined) else wanted.env_file
         yield Flaw(
             "crontab-relative",
             f"{line.place}: --env-file {named} is a relative path, and cron starts in {call.folder}.",
-            f"Write --env-file {_joined(call.folder, named)}, if that is the one that is meant.",
+            f"Write --env-file {meant}, if that is the one that is meant.",
         )
 
 
@@ -525,7 +668,7 @@ def _output_flaws(line: Line, call: Call) -> Iterator[Flaw]:
         )
 
 
-def _time_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
+def _time_flaws(line: Line, wanted: Wanted, machine: Machine) -> Iterator[Flaw]:
     if not line.schedule:  # @reboot
         yield Flaw(
             "crontab-one-try",
@@ -557,6 +700,15 @@ def _time_flaws(line: Line, machine: Machine) -> Iterator[Flaw]:
             "Let cron try several times, as */10 8-11 * * *: once the day is sent, a try ends at once.",
             is_note=True,
         )
+    if wanted.is_open is not None and not re.search("--outside-window|--override[ =]window", line.command):
+        days = (machine.today + timedelta(n) for n in range(DAYS_LOOKED_AT))
+        starts = [at.replace(tzinfo=zone) for day in days for at in _tries(line, day)]
+        if starts and not any(map(wanted.is_open, starts)):
+            yield Flaw(
+                "crontab-window",
+                f"{line.place}: none of its starts lies in SENDONCE_WINDOW, the first is {starts[0]:%H:%M} ({zone_name}).",
+                "Have it start inside the window, or open the window for its hours.",
+            )
     yield from _clock_flaws(line, machine.today, zone, zone_name)
 
 

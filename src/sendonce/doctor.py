@@ -6,6 +6,7 @@ would only repeat an earlier fault in other words are left out: without a folder
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -31,8 +32,9 @@ from sendonce.core.decide import (
     Settle,
     decide,
 )
-from sendonce.core.errors import CredentialsRejected, LedgerDamaged, Refused, SendonceError
-from sendonce.core.model import Batch, Ending, Page, Source, many
+from sendonce.core.errors import CredentialsRejected, LedgerDamaged, Refused, SendonceError, Unusable
+from sendonce.core.model import Batch, Ending, Page, Source, State, many, told_pause
+from sendonce.crontabs import WORKS_ALL_THE_SAME
 from sendonce.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -175,6 +177,38 @@ def _shown(settings: Settings, name: str) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def of_outlets(settings: Settings) -> Iterator[Finding]:
+    """Whether what is told of a run can be: the commands that are run, the files that are written."""
+    for name, words in (("SENDONCE_ON_SENT", settings.on_sent), ("SENDONCE_ON_FAILURE", settings.on_failure)):
+        if words and not (Path(words[0]).is_file() and os.access(words[0], os.X_OK)):
+            yield fault(
+                "command",
+                f"{name} begins with {words[0]}, which is no file that can be executed.",
+                "Put the program there, and chmod +x it; else nobody hears what it should tell.",
+            )
+    for name, path in (
+        ("SENDONCE_METRICS_FILE", settings.metrics_file),
+        ("SENDONCE_LOG_FILE", settings.log_file),
+    ):
+        if path is None:
+            continue
+        # metrics are put in place of the file, the log is written on
+        is_kept = name == "SENDONCE_LOG_FILE" and path.exists()
+        if is_kept:
+            why = "" if os.access(path, os.W_OK) else "it may not be written"
+        elif not path.parent.is_dir():
+            why = f"there is no folder {path.parent}"
+        else:
+            may_write = os.access(path.parent, os.W_OK | os.X_OK)
+            why = "" if may_write else f"nothing may be written in {path.parent}"
+        if why or path.is_dir():
+            yield fault(
+                "file",
+                f"{name}, {path}, cannot be written: {why or 'it is a folder'}.",
+                "Make the folder, or give it to the user of the runs: they go on without the file.",
+            )
+
+
 def of_zone(
     settings: Settings, zone: tzinfo, cron_zone: tzinfo | None, cron_name: str, now: datetime
 ) -> Finding:
@@ -242,11 +276,16 @@ def _owner_faults(folder: Folder, uid: int) -> Iterator[Finding]:
 
 def _place_faults(folder: Folder) -> Iterator[Finding]:
     kind, where = folder.file_system, f"The state folder {folder.path}"
-    is_below = any(folder.real_path == top or folder.real_path.startswith(f"{top}/") for top in TEMPORARY)
+    is_below = next(
+        (t for t in TEMPORARY if folder.real_path == t or folder.real_path.startswith(f"{t}/")), ""
+    )
     if is_below or kind in TEMPORARY_TYPES:
+        named = " and ".join(
+            [*([is_below] if is_below else []), *([kind] if kind in TEMPORARY_TYPES else [])]
+        )
         yield fault(
             "state-temporary",
-            f"{where} lies in a place that is emptied ({kind if kind in TEMPORARY_TYPES else folder.real_path}).",
+            f"{where} lies in a place that is emptied ({named}).",
             "Choose one that lasts, as /var/lib/sendonce; move the ledger with sendonce ledger copy.",
         )
     elif kind == "overlay":
@@ -267,7 +306,7 @@ def of_ledger(store: LedgerStore, today: date, *, is_write_checked: bool) -> Ite
     """Whether the ledger can be read, is that of this account's host, and can be written."""
     try:
         batches = store.batches()
-        store.load(today.isoformat())
+        pause = store.load(today.isoformat()).pause
         if is_write_checked:
             store.check_writable()
     except LedgerDamaged as error:
@@ -277,6 +316,28 @@ def of_ledger(store: LedgerStore, today: date, *, is_write_checked: bool) -> Ite
     else:
         last = f", the last {batches[-1].date}: {batches[-1].state.value}" if batches else ""
         yield ok("ledger", f"{many(len(batches), 'date')} on record{last}.")
+        if pause is not None and pause.holds_on(today.isoformat()):
+            said = told_pause(pause)
+            yield note("paused", f"{said[:1].upper()}{said[1:]}", "If that is over: sendonce resume")
+        yield from _unconfirmed(batches)
+
+
+def _unconfirmed(batches: Iterable[Batch]) -> Iterator[Finding]:
+    """Sends that were asked for, and of which the ledger does not know yet whether Mailchimp took them."""
+    for batch in batches:
+        # an order beside the day's campaign has a state of its own
+        asked = [e for e in batch.campaigns if e.state is State.SENDING]
+        if batch.state is State.SENDING and batch.main is not None:
+            asked.append(batch.main)
+        for entry in asked:
+            order = entry.role.partition(" ")[0]
+            who = "let cron run" if order == "main" else f"repeat the order (send-batch --{order})"
+            yield note(
+                "unconfirmed",
+                f"{batch.date}: the send of campaign {entry.id or '(not known)'} was asked for, and is not confirmed yet.",
+                f"See sendonce explain --date {batch.date}, and {who}: it finds out. Do not send it by hand, do not reset "
+                "the date.",
+            )
 
 
 def of_backup(path: Path, store: LedgerStore) -> Iterator[Finding]:
@@ -412,6 +473,8 @@ class Days:
     rules: Callable[[date], Rules]
     source: Callable[[date], CampaignSource | None]
     checklist: Callable[[str], Checklist]
+    rehearse: Callable[[date], Outcome] | None
+    """A dry run; None where it would only say again what another finding says."""
 
     def step(self, day: date) -> Step:
         """What a run of that day would do first."""
@@ -423,7 +486,8 @@ class Days:
 
 def of_days(days: Days) -> Iterator[Finding]:
     """The source of today's campaign and of the next days'."""
-    yield _of_day(days, days.today, "today")
+    today = _of_day(days, days.today, "today")
+    yield _rehearsed(days, today) if today.id == "today" and today.level is Level.OK else today
     if days.rules(days.today).source is Source.REPLICATE:
         return  # it is one campaign for all of them
     coming = [_of_day(days, days.today + timedelta(n), "next-days") for n in range(1, DAYS_AHEAD + 1)]
@@ -434,10 +498,32 @@ def of_days(days: Days) -> Iterator[Finding]:
         more = f" And {len(other) - 1} more of the next {DAYS_AHEAD} days." if len(other) > 1 else ""
         yield note("next-days", f"{other[0].fact}{more}", other[0].remedy)
     else:
-        none_yet = f", {len(missing)} have no draft yet" if missing else ""
-        yield ok(
-            "next-days", f"The next {DAYS_AHEAD} days: {len(coming) - len(missing)} are ready{none_yet}."
-        )
+        paused = sum(finding.id == "paused" for finding in coming)
+        ready = len(coming) - len(missing) - paused
+        said = [f"{ready} {'is' if ready == 1 else 'are'} ready"]
+        said += [f"{len(missing)} {'has' if len(missing) == 1 else 'have'} no draft yet"] if missing else []
+        said += [f"{paused} {'is' if paused == 1 else 'are'} paused"] if paused else []
+        yield ok("next-days", f"The next {DAYS_AHEAD} days: {', '.join(said)}.")
+
+
+def _rehearsed(days: Days, today: Finding) -> Finding:
+    """What a dry run has to say of today, where nothing is wrong at first sight: it asks the guards."""
+    try:
+        outcome = days.rehearse(days.today) if days.rehearse else None
+    except Unusable:
+        outcome = None  # of ledger and key there are findings of their own
+    if outcome is None:
+        return today
+    said = f"{days.today}: {outcome.message}"
+    match outcome.ending:
+        case Ending.WOULD_SEND:
+            return ok("today", said)
+        case Ending.TEMPORARY | Ending.WAITING:
+            return note("today", said, "Let cron run: a later try of the day sends it.")
+        case Ending.REFUSED | Ending.SCHEDULED_ELSEWHEN | Ending.ALARM:
+            return fault("today", said, "Put that right before the last try of the day.")
+        case _:
+            return today
 
 
 def _of_day(days: Days, day: date, name: str) -> Finding:
@@ -451,9 +537,8 @@ def _of_day(days: Days, day: date, name: str) -> Finding:
             return fault(
                 name, f"{outcome.message} It was mailed to nobody.", "Look at its audience in Mailchimp."
             )
-        if outcome.ending is Ending.PAUSED and day == days.today:
-            return note("paused", outcome.message, "If that is over: sendonce resume")
-        return ok(name, outcome.message)
+        is_coming_paused = outcome.ending is Ending.PAUSED and day != days.today
+        return ok("paused" if is_coming_paused else name, outcome.message)
     step = days.step(day)
     match step:
         case RecordSent(campaigns):
@@ -567,7 +652,8 @@ def of_crontabs(
             f"{path} could not be looked at: {why}.",
             "As root, see whether it starts this job, too.",
         )
-    if len(report.lines) == 1:
+    is_started = all(flaw.is_note or flaw.id in WORKS_ALL_THE_SAME for flaw in report.flaws)
+    if len(report.lines) == 1 and is_started:
         line = report.lines[0]
         yield ok("crontab", f"Started by {line.place}{_when(line)} as {line.user or 'nobody'}.")
 

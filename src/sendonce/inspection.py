@@ -22,12 +22,13 @@ from sendonce.runs import rehearse
 from sendonce.upkeep import lock_status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date, tzinfo
+    from collections.abc import Callable, Sequence
+    from datetime import date, datetime, tzinfo
 
     from sendonce.core.campaigns import Campaign
     from sendonce.core.model import Batch, Outcome, Reset
     from sendonce.core.recipients import Recorded
+    from sendonce.crontabs import Given
     from sendonce.doctor import Finding
     from sendonce.settings import Settings
 
@@ -41,7 +42,10 @@ def check(job: Job, day: date) -> Outcome:
 
 
 class Explained(NamedTuple):
-    """All there is to say of a date. `campaigns` are Mailchimp's, of the record or of the title."""
+    """All there is to say of a date. `campaigns` are Mailchimp's, of the record or of the title.
+
+    `pause` says in words that the job is paused today, "" if it is not.
+    """
 
     batch: Batch
     resets: tuple[Reset, ...]
@@ -50,11 +54,13 @@ class Explained(NamedTuple):
     next_run: Outcome
     zone: tzinfo
     is_at_work: bool
+    pause: str
 
 
 def explain(job: Job, day: date) -> Explained:
     """Read the record, the lease and Mailchimp, and rehearse the next run. Raises as a dry run does."""
     from sendonce.core.look import look_at
+    from sendonce.core.model import told_pause
     from sendonce.core.orders import PartOfLedger
 
     rule = rules(job, day)
@@ -66,22 +72,36 @@ def explain(job: Job, day: date) -> Explained:
     resets = tuple(reset for reset in store.resets() if reset.date == rule.date)
     lease, holder = lock_status(job)
     is_at_work = holder is not None and holder["standing"] == "live"
-    return Explained(whole.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work)
+    pause = told_pause(whole.pause) if whole.pause and whole.pause.holds_on(job.today().isoformat()) else ""
+    return Explained(whole.batch, resets, lease, look.campaigns(), next_run, rule.zone, is_at_work, pause)
 
 
-def examine(settings: Settings, root: Path, *, is_job_named: bool) -> list[Finding]:
-    """Everything that the doctor looks at. `root` is the machine's: crontabs and the like lie below it."""
+def examine(
+    settings: Settings, root: Path, understood: Callable[[Sequence[str]], Given], *, is_job_named: bool
+) -> list[Finding]:
+    """Everything that the doctor looks at. `root` is the machine's: crontabs and the like lie below it.
+
+    `understood` reads the words of a command line, as it is in crontabs.
+    """
     from sendonce import doctor
 
     job = open_job(settings, talk=None)
-    found = [*doctor.of_settings(settings, job.clock.now()), *_of_holidays(job), *_of_state(job, root)]
-    found += _of_mailchimp(job)
+    state = _of_state(job, root)
+    of_settings = [*doctor.of_settings(settings, job.clock.now()), *doctor.of_outlets(settings)]
+    found = [*of_settings, *_of_holidays(job), *state]
+    is_readable = all(f.is_ok for f in state if f.id in {"state", "server", "ledger"})
+    found += _of_mailchimp(job, is_ledger_readable=is_readable)
     path = settings.env_file
-    return [*found, *of_machine(root, settings, path, is_job_named=is_job_named)]
+    return [*found, *of_machine(root, settings, path, understood, is_job_named=is_job_named)]
 
 
 def of_machine(
-    root: Path, settings: Settings | None, env_file: Path | None, *, is_job_named: bool
+    root: Path,
+    settings: Settings | None,
+    env_file: Path | None,
+    understood: Callable[[Sequence[str]], Given],
+    *,
+    is_job_named: bool,
 ) -> list[Finding]:
     """What starts the job, and by which clock; without settings (they are wrong) of the job of this `.env`."""
     from zoneinfo import ZoneInfo
@@ -102,7 +122,13 @@ def of_machine(
         is_cron_tz_heeded=found.is_cron_tz_heeded, today=now.date(), script=machine.script,
     )  # fmt: skip
     env = machine.real(machine.seen(env_file.absolute())) if env_file else ""
-    wanted = crontabs.Wanted(env, settings.job if settings else "", is_named_by_flag=is_job_named)
+    wanted = crontabs.Wanted(
+        env,
+        settings.job if settings else "",
+        is_named_by_flag=is_job_named,
+        understood=understood,
+        is_open=_window_of(settings) if settings else None,
+    )
     report = crontabs.examine(found.tables, found.units, wanted, here, is_cron_here=found.is_cron_here)
     is_told = settings is not None and bool(settings.ping_url or settings.on_failure)
     about = doctor.of_crontabs(report, found.unread, found.left_out, is_told_otherwise=is_told)
@@ -110,6 +136,16 @@ def of_machine(
         return list(about)
     zone = doctor.of_zone(settings, ZoneInfo(settings.zone), cron_zone, name, now)
     return [zone, *about]
+
+
+def _window_of(settings: Settings) -> Callable[[datetime], bool] | None:
+    """Whether SENDONCE_WINDOW is open at a time; None where it is not set."""
+    from zoneinfo import ZoneInfo
+
+    window, zone = settings.guards.window, ZoneInfo(settings.zone)
+    if window is None:
+        return None
+    return lambda at: window.opens <= at.astimezone(zone).time() < window.closes
 
 
 def _of_holidays(job: Job) -> list[Finding]:
@@ -172,7 +208,7 @@ def _recorded(job: Job) -> Sequence[Recorded]:
     return recipient_record(job).campaigns("", "9999-99-99")
 
 
-def _of_mailchimp(job: Job) -> list[Finding]:
+def _of_mailchimp(job: Job, *, is_ledger_readable: bool) -> list[Finding]:
     """Key, role, account, clock, audience, and the campaigns of today and the next days."""
     from sendonce import doctor
     from sendonce.core.errors import SendonceError
@@ -191,6 +227,7 @@ def _of_mailchimp(job: Job) -> list[Finding]:
         if audience is not None and audience.id == "audience" and not audience.is_ok:
             return found  # what is listed is that audience's alone
         listing = mailer.listing()
+        is_right = job.settings.account_id in {"", account.id}
         days = doctor.Days(
             listing,
             mailer.now(),
@@ -199,6 +236,8 @@ def _of_mailchimp(job: Job) -> list[Finding]:
             rules=lambda day: rules(job, day),
             source=lambda day: source(job, mailer, day),
             checklist=mailer.checklist,
+            # of another account, or a ledger that cannot be read, there is a finding already
+            rehearse=(lambda day: rehearse(job, day)) if is_right and is_ledger_readable else None,
         )
         found += doctor.of_days(days)
         found += doctor.of_leftovers(days, job.settings.title, job.settings.job)

@@ -290,10 +290,12 @@ def _batch_lines(batch: Batch, zone: tzinfo) -> Iterator[str]:
         yield f'<span class="soft">{" &middot; ".join(facts)}</span>'
         if entry.order:
             yield f'<span class="soft">ordered by</span> <bdi>{_safe(entry.order)}</bdi>'
-    if batch.reason:
-        yield f"<bdi>{_safe(batch.reason)}</bdi>"
     last = batch.attempts[-1].detail if batch.attempts else ""
-    if last and last != batch.reason and batch.state is not State.SENT:
+    is_said_twice = last in batch.reason or batch.reason in last
+    if batch.reason:
+        # the try says the reason, and at times what to do as well
+        yield f"<bdi>{_safe(max(batch.reason, last if is_said_twice else '', key=len))}</bdi>"
+    if last and not (batch.reason and is_said_twice) and batch.state is not State.SENT:
         yield f'<span class="soft">last try:</span> <bdi>{_safe(last)}</bdi>'
     if tries and not batch.campaigns:
         yield f'<span class="soft">{tries}</span>'

@@ -365,12 +365,15 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
         box=box.ASCII if is_ascii else box.SIMPLE_HEAD,
         title_justify="left",
         pad_edge=False,
+        collapse_padding=True,
     )
     for name in columns:
         table.add_column(
             name,
             justify="right" if name in {"emails", "tries"} else "left",
             no_wrap=name in {"date", "campaign"},
+            # of a title at least the date is not to be broken
+            min_width=len("2026-11-30") if name == "title" else None,
             overflow="fold",
         )
     for row in rows:

@@ -113,6 +113,29 @@ def test_a_file_that_is_not_clear_is_named_with_its_line(
     assert said in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("dates", "", "is empty"),
+        ("dates", " \n\n", "is empty"),
+        ("dates.ics", "", "does not begin with BEGIN:VCALENDAR"),
+        ("dates.ICS", "<html>Sign in</html>", "does not begin with BEGIN:VCALENDAR"),
+        ("dates.ics", "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\nEND:VCALENDAR\n", "has no event in it"),
+    ],
+)
+def test_a_file_that_holds_nothing_is_no_file_of_holidays(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    """As an export leaves it that failed."""
+    with pytest.raises(SettingsWrong) as caught:
+        skipped(file_of(tmp_path, text, name), date(2026, 11, 30))
+    assert said in caught.value.message
+
+
+def test_a_list_with_nothing_but_a_comment_skips_no_date(tmp_path: Path) -> None:
+    assert skipped(file_of(tmp_path, "# none this year\n"), date(2026, 11, 30)) is None
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsWrong, match="No such file"):
         skipped(tmp_path / "missing", date(2026, 11, 30))

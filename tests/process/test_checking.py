@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from support.runs import DAY, Desk
+from support.runs import DAY, Desk, wait_until
 from support.sandbox import LIST_ID
 
 if TYPE_CHECKING:
@@ -72,6 +72,28 @@ def test_what_has_not_left_is_1_with_the_reason_and_75_while_there_is_time(
     sandbox.edit(campaign, title=sandbox.campaign(campaign)["title"].replace(DAY, day))
     before = desk.run("check", "--date", day, "--by", time)
     assert (before.code, "and it has time until 23:59" in before.err) == (75, True)
+
+
+def test_a_canceled_mailing_left_once_its_repair_is_sent(desk: Desk, sandbox: Sandbox) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    main = str(desk.record()["campaigns"][0]["id"])
+    sandbox.edit(main, delivered=2, status="canceled", keep_deliveries=True)
+    told = desk.run(*PAST)
+    assert (told.code, "2 emails (send-batch --remaining mails it to the others)" in told.err) == (1, True), (
+        told.all
+    )
+    assert desk.send("--remaining", "--reason", "canceled half-way", "--wait").code == 0
+    repair = desk.record()["campaigns"][1]
+    told = desk.run(*PAST)
+    assert (told.code, told.err) == (0, "")
+    assert (
+        f'"{TITLE}" ({main}) is canceled, 2 emails; "{repair["title"]}" ({repair["id"]}) is sent, 3 emails.'
+        in (told.out)
+    )
+    # what was stopped half-way as well has left somebody over
+    sandbox.edit(repair["id"], delivered=1, status="canceled", keep_deliveries=True)
+    assert desk.run(*PAST).code == 1
 
 
 def test_mail_to_nobody_is_1_at_once(desk: Desk, sandbox: Sandbox) -> None:
@@ -243,6 +265,46 @@ def test_a_long_story_still_fits_the_screen(desk: Desk, sandbox: Sandbox) -> Non
     _, parts = explained(desk)
     assert parts["Mailchimp"].endswith("...")
     assert "Several drafts are named" in parts["Next run"]
+
+
+def test_what_time_puts_right_is_not_to_be_run_by_hand(desk: Desk) -> None:
+    desk.prepare()
+    desk.write_env(SENDONCE_DRAFT_QUIET_SECONDS="600")
+    assert desk.send().code == 75
+    command, parts = explained(desk)
+    assert "Wait for cron: time puts that right." in parts["To do"]
+    assert command.endswith(f"send-batch --date {DAY} --dry-run")
+
+
+def test_an_unclear_send_of_a_paused_job_waits_for_resume(desk: Desk, sandbox: Sandbox) -> None:
+    desk.prepare()
+    sandbox.faults("post=503empty get=503empty after=send")
+    assert desk.send().code == 75
+    sandbox.faults()
+    assert desk.run("pause", "--reason", "Strike").code == 0
+    told = desk.run("explain", "--date", DAY).out
+    assert "not asked for again while paused. To end the pause:" in " ".join(told.split())
+    assert told.splitlines()[-1].endswith(" resume")
+
+
+def test_a_canceled_mailing_and_an_open_order_are_repaired_by_the_order(desk: Desk, sandbox: Sandbox) -> None:
+    desk.prepare()
+    assert desk.send().code == 0
+    main = str(desk.record()["campaigns"][0]["id"])
+    sandbox.edit(main, delivered=2, status="canceled", keep_deliveries=True)
+    order = f"send-batch --date {DAY} --remaining --reason TEXT"
+    command, parts = explained(desk)
+    assert command.endswith(order)
+    assert "It was canceled half-way." in parts["To do"]
+    sandbox.faults("post=503empty get=503empty after=send")
+    assert desk.send("--remaining", "--reason", "x").code == 75
+    sandbox.faults()
+    command, parts = explained(desk)
+    assert command.endswith(order)
+    assert "The order remaining 1 is not carried out." in parts["To do"]
+    wait_until(lambda: desk.send("--remaining", "--reason", "x").code == 0, within_s=60, what="it is through")
+    command, parts = explained(desk)
+    assert command.endswith(f"ledger show {DAY}")
 
 
 def test_a_damaged_ledger_and_a_silent_mailchimp_end_as_they_always_do(desk: Desk, sandbox: Sandbox) -> None:

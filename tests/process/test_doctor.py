@@ -285,7 +285,7 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a state folder on FUSE": ("draft", lambda it: it.mount("fuse.sshfs"), {"state-remote"}, "is on fuse.sshfs", "Use a local disk"),
     "a state folder in a container": ("draft", lambda it: it.mount("overlay"), {"state-container"}, "the container's own layer", "Mount a volume"),
     "a state folder in memory": ("draft", lambda it: it.mount("tmpfs"), {"state-temporary"}, "is emptied (tmpfs)", "one that lasts"),
-    "a state folder below /tmp": ("draft", state_below_tmp, {"state-temporary"}, "/tmp/state", "one that lasts"),
+    "a state folder below /tmp": ("draft", state_below_tmp, {"state-temporary"}, "emptied (/tmp", "one that lasts"),
     "a damaged ledger": ("draft", damaged_ledger, {"ledger"}, "(40 bytes) is damaged", "sendonce ledger rebuild"),
     "the ledger of another API host": ("draft", ledger_of_another_api, {"ledger"}, "is the memory of us19", "Do what that says"),
     "a damaged backup": ("draft", damaged_backup, {"backup"}, "daily.json.bak cannot be read", "Remove it"),
@@ -298,6 +298,13 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a misspelt setting": ("draft", broken_line, {"settings"}, "is SENDONCE_TITLE meant?", "Put it right"),
     "a time zone that does not exist": ("draft", change(SENDONCE_TIMEZONE="Europe/Bärlin"), {"settings"}, "is no time zone", "Put it right"),
     "cron in another zone": ("draft", other_zone_of_cron, {"zone"}, "cron's is Asia/Tokyo", "those of Asia/Tokyo"),
+    "a command that is no program": ("draft", change(SENDONCE_ON_FAILURE="/nowhere/tell --all"), {"command"}, "SENDONCE_ON_FAILURE begins with /nowhere/tell", "chmod +x"),
+    "a command that is not executable": ("draft", change(SENDONCE_ON_SENT="/etc/passwd"), {"command"}, "/etc/passwd, which is no file that can be executed", "chmod +x"),
+    "metrics in a folder that is not there": ("draft", change(SENDONCE_METRICS_FILE="/nowhere/x.prom"), {"file"}, "there is no folder /nowhere", "Make the folder"),
+    "a folder for a log": ("draft", change(SENDONCE_LOG_FILE="/etc"), {"file"}, "SENDONCE_LOG_FILE, /etc, cannot be written: it ", "Make the folder"),
+    "a setting in the crontab": ("draft", cron(LINE.replace("root ", "").join(("SENDONCE_WINDOW=07:00-12:00\n", ""))), {"crontab-settings"}, "SENDONCE_WINDOW set above it", "into the .env"),
+    "a shell that is not there": ("draft", cron(LINE.replace("root ", "").join(("SHELL=/bin/fish\n", ""))), {"crontab-shell"}, "SHELL=/bin/fish", "Take it out"),
+    "a quote that is not closed": ("draft", cron(f"*/10 8-11 * * * '{COMMAND}\n"), {"crontab-quote"}, "is not closed", "Close it"),
     "no line": ("draft", cron(""), {"crontab-none"}, "No crontab line", "Put in one line"),
     "two lines": ("draft", lambda it: it.cron(LINE * 2), {"crontab-duplicate"}, "2 lines start this job: /etc/cron.d/sendonce line 1", "Leave one"),
     "two users": ("draft", two_users, {"crontab-two-users"}, "(as ann)", "Leave the line of the user"),
@@ -316,8 +323,15 @@ BROKEN: dict[str, tuple[str, Callable[[Setup], object], set[str], str, str]] = {
     "a timer that is not enabled": ("draft", timer_asleep, {"timer-disabled"}, "is not enabled", "systemctl enable --now sendonce.timer"),
 }  # fmt: skip
 NOTES = {
-    *("draft-missing", "next-days", "lease", "zone", "crontab-one-try", "crontab-unread"),
+    *("draft-missing", "next-days", "lease", "zone", "crontab-one-try", "crontab-unread", "crontab-settings"),
 }
+
+
+STOPPED = {
+    *("crontab-newline", "crontab-user-column", "crontab-no-user", "crontab-quote", "crontab-command"),
+    *("crontab-relative", "crontab-shell", "crontab-percent"),
+}
+"""Of a line with one of these it is not said that it starts the job."""
 
 
 def test_there_are_enough_broken_set_ups() -> None:
@@ -341,9 +355,138 @@ def test_of_a_broken_set_up_just_the_fault_is_named(name: str, tmp_path: Path, s
     wrong = [f for f in it.findings() if f["level"] != "ok"]
     assert {f["id"] for f in wrong} == expected, wrong
     assert {f["id"] for f in wrong if f["is_ok"]} == expected & NOTES
+    keeps_it_from_starting = expected & STOPPED
+    assert keeps_it_from_starting == set() or "crontab" not in {f["id"] for f in it.findings()}
     told = next(f for f in wrong if fact in f["fact"])
     assert remedy in told["remedy"]
     assert API_KEY[:20] not in json.dumps(wrong)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected", "said"),
+    [
+        (f"{COMMAND} --dry-run", "fault", "--dry-run only says what a run would do"),
+        (f"{COMMAND} --date 2026-01-05", "fault", "--date 2026-01-05 is the same date every day"),
+        (f"{COMMAND} --date=2026-01-05", "fault", "--date 2026-01-05 is the same date every day"),
+        (f"{COMMAND} --test-to ops@example.com", "fault", "--test-to sends a test mail"),
+        (f"{COMMAND} --early", "fault", "--early is for a date in the future"),
+        (f"{COMMAND} --date today --remaining --reason x", "fault", "--remaining is an order"),
+        (f"{COMMAND} --date today --again --reason x", "fault", "--again is an order"),
+        (f"{COMMAND} --dryrun", "fault", "--dryrun"),
+        (f"{COMMAND} now", "fault", "Got unexpected extra argument (now)"),
+        (f"{COMMAND} --date", "fault", "Option '--date' requires an argument"),
+        (f"{COMMAND} --help", "fault", "--help only prints the help"),
+        (COMMAND.replace("-q", "--version"), "fault", "--version only prints the version"),
+        (f"{COMMAND} --override gap", "fault", "--override needs --reason"),
+        (f"{COMMAND} --override gap --reason x", "note", "--override gap has every run pass"),
+        (f"{COMMAND} --outside-window", "note", "--outside-window has every run pass"),
+        (f"sh -c '{COMMAND} --dry-run'", "fault", "--dry-run only says"),
+        (f"{COMMAND} --dry-run && {COMMAND}", "", ""),
+        (f"{COMMAND} --date yesterday --wait -v --json", "", ""),
+        (f"{COMMAND} --date `date +\\%F` $MORE # not --dry-run", "", ""),
+    ],
+)
+def test_what_follows_send_batch_is_read_as_the_command_line_reads_it(
+    command: str, expected: str, said: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.user_cron(f"*/10 8-11 * * * {command}\n")
+    found = {f["level"]: f["fact"] for f in it.findings() if f["id"].startswith("crontab-")}
+    assert list(found) == [expected] * bool(expected)
+    assert said in found.get(expected, "")
+    # of a line that sends nothing it is not said as well that all is in order
+    assert ("crontab" in {f["id"] for f in it.findings()}) == (expected != "fault")
+
+
+def test_a_timer_whose_service_only_rehearses_is_a_fault(tmp_path: Path, sandbox: Sandbox) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    timer(it)
+    service = it.root / "etc/systemd/system/sendonce.service"
+    service.write_text(service.read_text().replace("send-batch", "send-batch --dry-run"))
+    (finding,) = [f for f in it.findings() if f["level"] != "ok"]
+    assert (finding["id"], finding["level"]) == ("crontab-option", "fault")
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "html", "level", "said"),
+    [
+        ("draft", {"SENDONCE_MAX_RECIPIENTS": "4"}, "", "fault", "There are 5 recipients; SENDONCE_MAX_RECIPIENTS is 4"),
+        ("draft", {"SENDONCE_MIN_RECIPIENTS": "6"}, "", "fault", "SENDONCE_MIN_RECIPIENTS is 6"),
+        ("draft", {"SENDONCE_WINDOW": "00:00-00:01"}, "", "fault", "SENDONCE_WINDOW is 00:00-00:01, and closed"),
+        ("draft", {"SENDONCE_WINDOW": "23:58-23:59"}, "", "note", "SENDONCE_WINDOW is 23:58-23:59, and not open yet"),
+        ("draft", {"SENDONCE_DRAFT_QUIET_SECONDS": "600"}, "", "note", "SENDONCE_DRAFT_QUIET_SECONDS is 600"),
+        ("html", {"SENDONCE_REFUSE_PLACEHOLDERS": "yes"}, "<p>TODO</p>", "fault", 'still has "TODO" in it'),
+        ("html", {"SENDONCE_HTML_MAX_AGE_HOURS": "20"}, "old", "fault", "SENDONCE_HTML_MAX_AGE_HOURS is 20"),
+        ("html", {"SENDONCE_REFUSE_PLACEHOLDERS": "yes"}, "<p>Good</p>", "ok", "for 5 people"),
+    ],
+)  # fmt: skip
+def test_what_the_guards_will_say_of_today_is_said_by_the_doctor(
+    source: str, settings: dict[str, str], html: str, level: str, said: str, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox, source, **settings)
+    if html:
+        (it.desk.folder / "day.html").write_text(html)
+    if html == "old":
+        os.utime(it.desk.folder / "day.html", (1_600_000_000, 1_600_000_000))
+    (today,) = [f for f in it.findings() if f["id"] == "today"]
+    assert (today["level"], said in today["fact"]) == (level, True), today
+    # as the run does
+    assert it.desk.run("send-batch").code == {"ok": 0, "note": 75, "fault": 1}[level]
+
+
+def test_a_line_that_never_starts_inside_the_window_is_a_fault(tmp_path: Path, sandbox: Sandbox) -> None:
+    """Cron's hours are those of the zone, from 8 to 11."""
+    it = Setup(tmp_path / "root", sandbox, SENDONCE_WINDOW="12:00-23:59")
+    (finding,) = [f for f in it.findings() if f["id"].startswith("crontab-")]
+    assert (finding["id"], finding["level"]) == ("crontab-window", "fault")
+    assert f"the first is 08:00 ({ZONE})" in finding["fact"]
+    it.desk.write_env(SENDONCE_WINDOW="11:50-23:59")
+    assert [f for f in it.findings() if f["id"].startswith("crontab-")] == []
+    it.user_cron(LINE.replace("root ", "").replace("send-batch", "send-batch --outside-window"))
+    it.desk.write_env(SENDONCE_WINDOW="12:00-23:59")
+    assert "crontab-window" not in {f["id"] for f in it.findings()}
+
+
+def test_a_send_that_is_not_confirmed_is_said(tmp_path: Path, sandbox: Sandbox) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    sandbox.faults("post=503empty get=503empty after=send")
+    assert it.desk.run("send-batch").code == 75
+    sandbox.faults()
+    (finding,) = [f for f in it.findings() if f["id"] == "unconfirmed"]
+    assert (finding["level"], it.draft in finding["fact"]) == ("note", True)
+    assert "Do not send it by hand, do not reset" in finding["remedy"]
+
+
+def test_a_pause_is_said_also_on_a_day_that_is_sent_and_the_next_days_are_not_ready(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    it = Setup(tmp_path / "root", sandbox)
+    it.release(it.today + timedelta(days=5))
+    assert it.desk.run("send-batch").code == 0
+    until = it.today + timedelta(days=5)
+    assert it.desk.run("pause", "--reason", "Strike", "--until", str(until)).code == 0
+    found = {f["id"]: f for f in it.findings()}
+    assert found["paused"]["level"] == "note"
+    assert "Strike" in found["paused"]["fact"]
+    # four days are paused, the fifth has its draft, and the two after it have none
+    said = "The next 7 days: 1 is ready, 2 have no draft yet, 4 are paused."
+    assert found["next-days"]["fact"] == said
+    explained = it.desk.run("explain")
+    assert (explained.code, "Pause" in explained.out, "Strike" in explained.out) == (0, True, True)
+
+
+@pytest.mark.parametrize("kind", ["unreadable", "a folder"])
+def test_an_env_file_that_cannot_be_read_is_78_and_a_finding(ordinary_desk: OrdinaryDesk, kind: str) -> None:
+    ordinary_desk.give()
+    if kind == "a folder":
+        ordinary_desk.env_file.unlink()
+        ordinary_desk.env_file.mkdir()
+    ordinary_desk.env_file.chmod(0)
+    told = ordinary_desk.run("send-batch")
+    assert (told.code, "What to do: sendonce runbook settings" in told.err) == (78, True), told.all
+    assert f"{ordinary_desk.env_file} cannot be read: Permission denied; run sendonce as" in told.err
+    found = json.loads(ordinary_desk.run("doctor", "--root", str(ordinary_desk.folder), "--json").out)
+    assert "settings" in {f["id"] for f in found["findings"] if f["level"] == "fault"}
 
 
 def as_it_is(it: Setup) -> None:

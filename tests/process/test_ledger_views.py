@@ -264,3 +264,10 @@ def test_a_full_disk_leaves_the_old_page_and_no_scraps(env_file: Path, tmp_path:
     )
     assert (done.returncode, "cannot be written (File too large)" in done.stderr) == (1, True)
     assert [(p.name, p.read_text()) for p in folder.iterdir()] == [("report.html", "an older one")]
+
+
+def test_a_report_counts_the_batches_of_the_years_that_are_wanted(env_file: Path, tmp_path: Path) -> None:
+    file = str(tmp_path / "page.html")
+    assert ": 0 batches of 1999 on record." in run(env_file, "report", "--html", file, "--year", "1999").out
+    assert ": 3 batches of 2025 on record." in run(env_file, "report", "--html", file, "--year", "2025").out
+    assert ": 3 batches on record." in run(env_file, "report", "--html", file).out

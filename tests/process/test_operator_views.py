@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.runs import DAY, Desk
+from support.sandbox import LIST_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -286,6 +287,38 @@ def test_a_ledger_of_the_sandbox_is_not_copied_to_where_it_would_silence_the_rea
 )
 def test_what_is_not_a_date_to_skip_is_wrong_usage(words: tuple[str, ...], desk: Desk) -> None:
     assert desk.run("ledger", "skip", *words).code == 2
+
+
+def test_a_pause_is_silent_on_success_with_q(desk: Desk) -> None:
+    assert desk.run("-q", "pause", "--reason", "Strike").all == ""
+    assert desk.run("-q", "resume").all == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pause",),
+        ("ledger", "skip", "--date", DAY),
+        ("ledger", "reset", "--date", DAY, "--yes"),
+        ("send-batch", "--date", DAY, "--override", "gap"),
+        ("send-batch", "--date", DAY, "--remaining"),
+    ],
+)
+def test_a_reason_of_more_than_500_characters_is_wrong_usage(words: tuple[str, ...], desk: Desk) -> None:
+    told = desk.run(*words, "--reason", "x" * 501)
+    assert (told.code, "--reason is longer than 500 characters" in told.err) == (2, True), told.all
+    assert desk.run(*words, "--reason", "x" * 500).code != 2
+
+
+def test_no_date_is_broken_in_the_table_of_80_columns(desk: Desk) -> None:
+    desk.write_env(SENDONCE_TITLE="Digest of a company with a long name {date}")
+    desk.sandbox.add_draft(f"Digest of a company with a long name {DAY}", list_id=LIST_ID)
+    desk.sandbox.faults("post=503empty get=503empty after=send")
+    assert desk.send().code == 75
+    table = desk.run("ledger", "list").out
+    # in the column of dates, and in the title
+    assert table.count(DAY) == 2
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_a_wait_that_cannot_see_says_that_the_mail_is_out(desk: Desk) -> None:

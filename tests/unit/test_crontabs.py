@@ -102,6 +102,10 @@ def test_crontabs_from_the_field_have_just_these_flaws(file: str, expected: set[
         f"*/10 8-11 * * * {COMMAND} >/dev/null\n",
         f"*/10 8-11 * * * {COMMAND} || mail -s failed ops@example.com\n",
         f'*/10 8-11 * * * {COMMAND} --date "$(date +\\%F)"\n',
+        f"*/10 8-11 * * * {COMMAND} # it's daily\n",
+        f"*/10 8-11 * * * echo it\\'s; {COMMAND}\n",
+        f"SHELL=/usr/bin/python3\n{GOOD}",
+        f"{GOOD}SENDONCE_TIMEZONE=UTC\n",
         f"*/10 * * * * {COMMAND}\n",
         f"@hourly {COMMAND}\n",
         f"0~30 8-11 * * * {COMMAND}\n",
@@ -147,6 +151,17 @@ def test_a_line_that_does_what_it_seems_to_has_no_flaw(text: str) -> None:
         (f"*/10 2 * * * {COMMAND}\n", "crontab-clock-change"),
         (f"*/10 2-4 * * * {COMMAND}\n", "crontab-clock-change"),
         (f"CRON_TZ=America/New_York\n*/10 8-11 * * * {COMMAND}\n", "crontab-zone"),
+        (f"*/10 8-11 * * * '{COMMAND}\n", "crontab-quote"),
+        (f'*/10 8-11 * * * {COMMAND} --date "today\n', "crontab-quote"),
+        (f"*/10 8-11 * * * sh -c '{COMMAND}\n", "crontab-quote"),
+        (f"*/10 8-11 * * * /opt/sendonce/bin/sendonce --env-file '{ENV} send-batch\n", "crontab-quote"),
+        (
+            "*/10 8-11 * * * /opt/sendonce/bin/sendonce --env-file digest.env -q send-batch\n",
+            "crontab-relative",
+        ),
+        (f"SHELL=/bin/fish\n{GOOD}", "crontab-shell"),
+        (f"SHELL=python3\n{GOOD}", "crontab-shell"),
+        (f"SENDONCE_TIMEZONE=UTC\n{GOOD}", "crontab-settings"),
         (f"{GOOD}{GOOD}", "crontab-duplicate"),
         (f"*/10 8-11 * * * {COMMAND}\nnonsense in here\n", "crontab-syntax"),
         (f"61 8-11 * * * {COMMAND}\n{GOOD}", "crontab-syntax"),
@@ -187,6 +202,14 @@ def test_lines_in_two_files_are_told_apart_from_two_users() -> None:
     (flaw,) = [flaw for flaw in report.flaws if flaw.id == "crontab-two-users"]
     assert "crontabs/ann line 1 (as ann)" in flaw.fact
     assert "/etc/crontab line 1 (as root)" in flaw.fact
+
+
+def test_of_a_relative_env_file_the_whole_path_is_named() -> None:
+    (flaw,) = look(
+        of_ann("*/10 8-11 * * * /opt/sendonce/bin/sendonce --env-file digest.env send-batch\n")
+    ).flaws
+    assert "--env-file digest.env is a relative path, and cron starts in /home/ann" in flaw.fact
+    assert flaw.remedy.startswith(f"Write --env-file {ENV}")
 
 
 def test_flaws_carry_the_number_of_their_line() -> None:

@@ -143,7 +143,10 @@ def test_a_key_of_another_account_is_refused() -> None:
 )
 def test_what_is_not_finished_is_refused(text: str, mark: str) -> None:
     found = said(Guards(checks_placeholders=True), texts=("Subject", text))
-    assert found == (f'Subject or content still has "{mark}" in it.', False)
+    assert found == (
+        f'Subject or content still has "{mark}" in it; SENDONCE_REFUSE_PLACEHOLDERS is set.',
+        False,
+    )
 
 
 def test_mailchimps_own_merge_tags_are_finished() -> None:

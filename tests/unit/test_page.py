@@ -175,8 +175,14 @@ def test_a_refusal_says_why_and_an_unclear_send_what_the_last_try_saw() -> None:
     refused = Batch(
         "2026-01-03", State.REFUSED, reason="No campaign.", attempts=(seen._replace(detail="No campaign."),)
     )
-    found = read([refused, Batch("2026-01-04", State.SENDING, campaigns=(entry,), attempts=(seen,))])
+    longer = refused._replace(
+        date="2026-01-02",
+        reason="Two drafts.",
+        attempts=(seen._replace(detail="Two drafts. Nothing was sent."),),
+    )
+    found = read([longer, refused, Batch("2026-01-04", State.SENDING, campaigns=(entry,), attempts=(seen,))])
     assert found.text.count("No campaign.") == 1
+    assert (found.text.count("Two drafts."), "Two drafts. Nothing was sent." in found.text) == (1, True)
     assert "requested 08:00 +01:00 · scheduled for 2026-01-05 08:00 +01:00 · 1 try" in found.text
     assert "last try: No answer came." in found.text
 

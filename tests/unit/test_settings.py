@@ -782,12 +782,18 @@ def test_guards_that_are_set_arrive_and_those_that_are_not_are_off(tmp_path: Pat
         (GOOD, "SENDONCE_REFUSE_STALE", "with SENDONCE_SOURCE=draft: it is for replicate and html"),
         (GOOD_HTML, "SENDONCE_REFUSE_STALE", "while SENDONCE_SUBJECT has a date in it"),
         (GOOD_HTML | {"SENDONCE_SUBJECT": "News"}, "SENDONCE_REFUSE_STALE", ""),
+        (GOOD, "SENDONCE_REFUSE_PLACEHOLDERS", "with SENDONCE_SOURCE=draft: it is for replicate and html"),
+        (GOOD_HTML, "SENDONCE_REFUSE_PLACEHOLDERS", ""),
+        (GOOD, "SENDONCE_HTML_MAX_AGE_HOURS", "with SENDONCE_SOURCE=draft: it is for html"),
+        (GOOD_HTML, "SENDONCE_HTML_MAX_AGE_HOURS", ""),
+        (GOOD, "SENDONCE_RECIPIENT_GUARD", "with SENDONCE_SOURCE=draft: it is for replicate and html"),
+        (GOOD_HTML, "SENDONCE_RECIPIENT_GUARD", ""),
     ],
 )
 def test_a_guard_that_can_never_refuse_is_a_warning(
     values: dict[str, str], name: str, said: str, tmp_path: Path
 ) -> None:
-    value = "yes" if name == "SENDONCE_REFUSE_STALE" else "900"
+    value = "yes" if "REFUSE" in name else "job" if "RECIPIENT" in name else "900"
     warned = [one for one in loaded(values, tmp_path, **{name: value}).warnings if name in one]
     assert len(warned) == (1 if said else 0)
     assert all(f"{name} guards nothing {said}" in one for one in warned)
@@ -1119,7 +1125,10 @@ def test_an_ordinary_user_may_use_a_file_of_root_but_is_told_if_it_cannot_read_i
             command = [sys.executable, "-c", code, str(path)]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-        assert said() == f"Nothing was sent: {path} cannot be read: Permission denied"
+        assert (
+            said()
+            == f"Nothing was sent: {path} cannot be read: Permission denied; run sendonce as the user to whom it belongs"
+        )
         path.chmod(0o644)
         assert said() == "Europe/Berlin"
         # A made-up uid, as in some containers, has no name that a group could be named after.
@@ -1228,3 +1237,8 @@ def test_without_an_env_file_its_parser_is_not_imported(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+def test_a_window_that_closes_when_it_opens_is_called_empty(tmp_path: Path) -> None:
+    assert "is empty: it closes when it opens" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:00-07:00")
+    assert "ends before it begins" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:01-07:00")

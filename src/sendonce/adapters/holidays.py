@@ -29,6 +29,14 @@ def skipped(path: Path, day: date) -> str | None:
     text = _text(path)
     if text.lstrip().upper().startswith("BEGIN:VCALENDAR"):
         return _in_calendar(path, text, day)
+    if path.suffix.lower() in {".ics", ".ical"}:
+        raise _no_calendar(path, "it does not begin with BEGIN:VCALENDAR")
+    if not text.strip():
+        # a download that failed leaves such a file; who skips no date writes a comment into it
+        raise SettingsWrong(
+            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is empty. Put its dates back; or write # into it, or unset "
+            "the setting, if there are none."
+        )
     found = None
     for number, line in enumerate(text.splitlines(), 1):
         written = line.partition("#")[0].strip()
@@ -104,13 +112,19 @@ def _in_calendar(path: Path, text: str, day: date) -> str | None:
         calendar = icalendar.Calendar.from_ical(text)
         events = recurring_ical_events.of(calendar).at(day)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise SettingsWrong(
-            f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is not a calendar that can be read ({error}). Export it "
-            "anew, or write the dates into a file, one on each line."
-        ) from None
+        raise _no_calendar(path, str(error)) from None
+    if not any(True for _ in calendar.walk("VEVENT")):
+        raise _no_calendar(path, "it has no event in it")
     held = [event for event in events if str(event.get("STATUS", "")).upper() != "CANCELLED"]
     named = (str(event.get("SUMMARY", "")).strip() for event in held)
     return next((name or _NAMELESS for name in named), None)
+
+
+def _no_calendar(path: Path, why: str) -> SettingsWrong:
+    return SettingsWrong(
+        f"Nothing was sent: SENDONCE_SKIP_DATES, {path}, is not a calendar that can be read ({why}). Export it anew, or "
+        "write the dates into a file, one on each line."
+    )
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

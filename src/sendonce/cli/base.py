@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 EXAMPLE_DAY = date(2000, 1, 1)
+LONGEST_REASON = 500
 
 
 @dataclass
@@ -76,9 +77,10 @@ def common(command: Command) -> Command:
         if value is not None and value is not False and not ctx.resilient_parsing:
             setattr(shared, str(parameter.name), value)
 
+    # whether the file can be read is said with the settings: click would call it wrong usage
     options = (
-        click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", callback=keep, expose_value=False,
-                     help="Settings file.  [default: $SENDONCE_ENV_FILE, else ./.env]"),
+        click.option("--env-file", type=click.Path(readable=False, path_type=Path), metavar="FILE", callback=keep,
+                     expose_value=False, help="Settings file.  [default: $SENDONCE_ENV_FILE, else ./.env]"),
         click.option("--job", metavar="NAME", callback=keep, expose_value=False,
                      help="Name of the daily mailing.  [default: $SENDONCE_JOB, else daily]"),
         click.option("-v", "--verbose", "is_verbose", is_flag=True, callback=keep, expose_value=False,
@@ -106,6 +108,13 @@ def _day_text(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
 def day_option(text: str) -> Callable[[Command], Command]:
     """The option --date."""
     return click.option("--date", "day", multiple=True, metavar="D", callback=_day_text, help=text)
+
+
+def reason_text(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A --reason is a sentence for the record, and no document. Checked before anything else happens."""
+    if value is not None and len(" ".join(value.split())) > LONGEST_REASON:
+        raise WrongUsage(f"--reason is longer than {LONGEST_REASON} characters; say it shorter.")
+    return value
 
 
 def _say_and_leave(ctx: click.Context, text: str) -> None:

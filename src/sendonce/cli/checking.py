@@ -14,13 +14,16 @@ import click
 from sendonce import compose, inspection
 from sendonce.cli.base import cli, common, day_option, own_command, shared, warnings_of
 from sendonce.core.errors import SettingsWrong, WrongUsage
-from sendonce.core.model import Ending
+from sendonce.core.model import Ending, State
 from sendonce.exits import ExitCode
 from sendonce.runbook import OF_COMMANDS
 from sendonce.settings import environment, where_env_file, working_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sendonce.core.model import Outcome
+    from sendonce.crontabs import Given
     from sendonce.doctor import Finding
 
 
@@ -74,9 +77,35 @@ def _findings(root: Path) -> list[Finding]:
         path = where_env_file(shared.env_file, environment(), working_folder())
         if path is None:  # of which job could anything be said?
             return list(of_wrong_settings(error))
-        about = inspection.of_machine(root, None, path, is_job_named=shared.job is not None)
+        about = inspection.of_machine(root, None, path, _understood, is_job_named=shared.job is not None)
         return [*of_wrong_settings(error), *about]
-    return inspection.examine(settings, root, is_job_named=shared.job is not None)
+    return inspection.examine(settings, root, _understood, is_job_named=shared.job is not None)
+
+
+def _understood(words: Sequence[str]) -> Given:
+    """Read the words behind `sendonce` as click would, without doing anything."""
+    from sendonce.cli.sending import send_batch
+    from sendonce.crontabs import Given
+
+    said: dict[str, list[str]] = {}
+    rest = list(words)
+    try:
+        for command in (cli, send_batch):
+            context = click.Context(command, info_name="sendonce")
+            options, rest, _ = command.make_parser(context).parse_args(rest)
+            for parameter in command.get_params(context):
+                value = options.get(str(parameter.name))
+                if value is not None:
+                    values = value if isinstance(value, list) else [value]
+                    name = max(parameter.opts, key=len)
+                    said.setdefault(name, []).extend("" if one is True else str(one) for one in values)
+            if command is cli:
+                rest = rest[1:]  # send-batch itself
+    except click.UsageError as error:
+        return Given(said, error.format_message())
+    # what the shell puts in may be nothing
+    odd = [word for word in rest if "$" not in word]
+    return Given(said, f"Got unexpected extra argument ({odd[0]})" if odd else "")
 
 
 def _show(findings: list[Finding]) -> None:
@@ -186,7 +215,7 @@ def explain(day: str | None) -> ExitCode:
     when = job.day(day, early=True)
     told = inspection.explain(job, when)
     zone = job.settings.zone
-    advice, words = _advice(told.next_run, when, job.today())
+    advice, words = _advice_on_record(told, when) or _advice(told.next_run, when, job.today())
     if told.is_at_work:
         advice, words = "A run is at work: wait for it. Who it is:", ["lock", "status"]
     command = " ".join([own_command(), *_named(job), *words])
@@ -197,6 +226,7 @@ def explain(day: str | None) -> ExitCode:
         record=report.batch_parts(told.batch),
         resets=[report.reset_parts(reset) for reset in told.resets],
         lease=told.lease,
+        pause=told.pause or None,
         campaigns=[{"id": c.id, "title": c.title, "status": c.status, "emails_sent": c.emails_sent,
                     "recipients": c.recipient_count}
                    for c in told.campaigns],
@@ -205,9 +235,11 @@ def explain(day: str | None) -> ExitCode:
         safe_command=command,
     )  # fmt: skip
     now = job.clock.now().astimezone(told.zone)
+    is_pause_told = told.pause != "" and told.pause not in told.next_run.message
     parts = (
-        ("Ledger", report.record_lines(told.batch, told.resets, told.zone), 6),
+        ("Ledger", report.record_lines(told.batch, told.resets, told.zone), 4 if is_pause_told else 6),
         ("Lease", [told.lease], 3),
+        *([("Pause", [told.pause], 2)] if is_pause_told else []),
         ("Mailchimp", report.campaign_lines(told.campaigns, told.zone), 4),
         ("Next run", [told.next_run.message], 5),
         ("To do", [advice], 2),
@@ -222,6 +254,30 @@ def _named(job: compose.Job) -> list[str]:
     """The options that name this job, for a command to type."""
     words = ["--env-file", shlex.quote(str(job.settings.env_file))] if job.settings.env_file else []
     return [*words, "--job", job.settings.job] if shared.job else words
+
+
+def _advice_on_record(told: inspection.Explained, day: date) -> tuple[str, list[str]] | None:
+    """What to do where that hangs on more than the next run's end: an open order, a canceled mailing, a pause."""
+    main, orders = told.batch.main, [e for e in told.batch.campaigns if e.state is not State.NONE]
+    send = ["send-batch", "--date", str(day)]
+    is_unclear = told.batch.state is State.SENDING and told.next_run.ending is not Ending.FOUND_SENT
+    if told.pause and is_unclear:
+        return "The send is not confirmed, and not asked for again while paused. To end the pause:", [
+            "resume"
+        ]
+    if (unfinished := next((e for e in orders if e.state is not State.SENT), None)) is not None:
+        order = [*send, f"--{unfinished.role.partition(' ')[0]}", "--reason", "TEXT"]
+        return (
+            f"The order {unfinished.role} is not carried out. Repeated, it goes on; it is sent once:",
+            order,
+        )
+    own = {main.id} if main is not None else {c.id for c in told.campaigns}
+    is_canceled = any(c.id in own and c.status == "canceled" for c in told.campaigns)
+    if is_canceled and not any(e.role.startswith("remaining ") for e in orders):
+        return "It was canceled half-way. To send it to those who were not sent it:", [
+            *send, "--remaining", "--reason", "TEXT",
+        ]  # fmt: skip
+    return None
 
 
 def _advice(outcome: Outcome, day: date, today: date) -> tuple[str, list[str]]:
@@ -247,5 +303,7 @@ def _advice(outcome: Outcome, day: date, today: date) -> tuple[str, list[str]]:
             return "Cron does not send a date that is past. To send it, once:", send
         case Ending.WOULD_SEND if day > today:
             return "Wait for its date. What a run would do then:", [*send, "--early", "--dry-run"]
+        case Ending.WAITING | Ending.TEMPORARY if outcome.message.startswith("Nothing would be sent now: "):
+            return "Wait for cron: time puts that right. What a run would do now:", [*send, "--dry-run"]
         case _:
             return "Wait for cron, or run it now; it is sent once:", send

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sendonce import upkeep
-from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
+from sendonce.cli.base import cli, common, confirm, day_option, reason_text, shared, warnings_of
 from sendonce.core.errors import WrongUsage
 from sendonce.core.model import State, many
 from sendonce.exits import ExitCode
@@ -88,7 +88,7 @@ def ledger_show(of_day: str | None, day: str | None) -> ExitCode:
 
 @ledger.command("reset")
 @day_option("The date to forget. Required.")
-@click.option("--reason", default="", help="Why; kept with the old record.")
+@click.option("--reason", default="", callback=reason_text, help="Why; kept with the old record.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Even if the date is recorded as sent.")
 @common
@@ -117,7 +117,7 @@ def ledger_reset(day: str | None, reason: str, *, yes: bool, force: bool) -> Exi
 @day_option("The date that is not to be mailed.")
 @click.option("--from", "first", metavar="D", help="The first of several dates.")
 @click.option("--to", "last", metavar="D", help="The last of them.")
-@click.option("--reason", metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", metavar="TEXT", callback=reason_text, help="Why, for the record.")
 @common
 def ledger_skip(day: str | None, first: str | None, last: str | None, reason: str | None) -> ExitCode:
     """Put down that a date is not to be mailed.
@@ -148,7 +148,7 @@ def ledger_skip(day: str | None, first: str | None, last: str | None, reason: st
 @click.option(
     "--until", metavar="D", help="The first date that is mailed again.  [default: when resume is called]"
 )
-@click.option("--reason", metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", metavar="TEXT", callback=reason_text, help="Why, for the record.")
 @common
 def pause(until: str | None, reason: str | None) -> ExitCode:
     """Send nothing for a while.
@@ -168,7 +168,8 @@ def pause(until: str | None, reason: str | None) -> ExitCode:
     )
     text = f"Job {job.settings.job} is paused {back}. Nothing is sent meanwhile."
     shared.voice.document("pause", ExitCode.OK, until=order.until or None, reason=order.reason, message=text)
-    shared.voice.result(text)
+    if not shared.is_quiet:
+        shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))
     return ExitCode.OK
 
@@ -183,7 +184,8 @@ def resume() -> ExitCode:
     if over is not None:
         text = f"The pause of job {job.settings.job} is over ({over.reason}). The next run sends again."
     shared.voice.document("resume", ExitCode.OK, was_paused=over is not None, message=text)
-    shared.voice.result(text)
+    if not shared.is_quiet:
+        shared.voice.result(text)
     shared.voice.warnings(warnings_of(job))
     return ExitCode.OK
 
@@ -243,7 +245,12 @@ def ledger_rebuild(*, yes: bool) -> ExitCode:
 
 @ledger.command("copy")
 @click.option("--to", metavar="DIR|URL", help="Folder, or URL without a password.")
-@click.option("--to-file", type=click.Path(path_type=Path), metavar="FILE", help="File that holds the URL.")
+@click.option(
+    "--to-file",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="File that holds the URL.",
+)
 @click.option(
     "--yes", is_flag=True, help="Even if there is a ledger of the job already; that one is kept aside."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sendonce import compose, runs
-from sendonce.cli.base import cli, common, day_option, shared, warnings_of
+from sendonce.cli.base import cli, common, day_option, reason_text, shared, warnings_of
 from sendonce.core.errors import Refused, WrongUsage
 from sendonce.core.guards import Guard
 from sendonce.core.model import Ending, many
@@ -50,7 +50,11 @@ if TYPE_CHECKING:
     help="Mail the date's campaign to all a second time. Asks for the date; needs --date and --reason.",
 )
 @click.option(
-    "--reason", default="", metavar="TEXT", help="Why, for the record: of --override, --remaining, --again."
+    "--reason",
+    default="",
+    metavar="TEXT",
+    callback=reason_text,
+    help="Why, for the record: of --override, --remaining, --again.",
 )
 @common
 def send_batch(

@@ -17,7 +17,9 @@ from sendonce.settings import environment, working_folder
 
 @cli.command()
 @click.option(
-    "--api-key-file", type=click.Path(path_type=Path), help="File that holds the API key; it stays there."
+    "--api-key-file",
+    type=click.Path(readable=False, path_type=Path),
+    help="File that holds the API key; it stays there.",
 )
 @click.option("--timezone", metavar="ZONE", help="Whose day it is, e.g. Europe/Berlin.")
 @click.option(

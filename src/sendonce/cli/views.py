@@ -82,8 +82,10 @@ def ledger_report(file: str | None, years: tuple[str, ...]) -> ExitCode:
     else:
         path = working_folder() / file
         page.put(path, text)
-        said = f"Wrote {path}: {many(len(known.batches), 'batch', 'batches')} on record."
-        voice.document("ledger report", ExitCode.OK, file=str(path), batches=len(known.batches), message=said)
+        count = sum(int(day[:4]) in shown for day in known.batches)
+        of_years = f" of {' and '.join(map(str, sorted(wanted)))}" if wanted else ""
+        said = f"Wrote {path}: {many(count, 'batch', 'batches')}{of_years} on record."
+        voice.document("ledger report", ExitCode.OK, file=str(path), batches=count, message=said)
         if not voice.is_quiet:
             voice.result(said)
     voice.warnings(warnings_of(job))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sendonce.core.dates import belongs, day_of_title
 from sendonce.core.model import Batch, Ending, Entry, Outcome, State, many
 from sendonce.core.parts import MAIN, folded, part, roles
-from sendonce.core.reach import has_reached
+from sendonce.core.reach import has_reached, is_of_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,14 +66,18 @@ def compared(emails: int, recipients: int | None, counted: str) -> str:
 def arrival(campaigns: Iterable[Campaign], date: str, title_key: str, zone: tzinfo) -> Outcome:
     """Whether the day's mail left, by Mailchimp's campaigns alone. Only FOUND_SENT means that it did.
 
-    Any `sending` will do: for hours its `emails_sent` may be 0.
+    Any `sending` will do: for hours its `emails_sent` may be 0. One that was canceled did leave once what was ordered
+    for the others (see `orders`) is mailed.
     """
+    campaigns = tuple(campaigns)
     group = [c for c in campaigns if belongs(c.title, title_key)]
     mailed = sorted((c for c in group if c.is_mailed), key=lambda c: (RANK[c.status], c.id))
     if len(mailed) > 1:
         ids = ", ".join(f"{c.id} ({c.status})" for c in mailed)
         return Outcome(Ending.ALARM, date, f"{date}: more than one campaign was mailed: {ids}.")
     if not mailed:
+        if repaired := _repaired(campaigns, group, date, title_key):
+            return repaired
         return Outcome(Ending.REFUSED, date, f"{date}: not sent: {_why_not(group, title_key, zone)}.")
     only = mailed[0]
     recipients = (
@@ -90,6 +94,31 @@ def arrival(campaigns: Iterable[Campaign], date: str, title_key: str, zone: tzin
     return known._replace(message=f"{known.message}{so_far}.")
 
 
+def _repaired(
+    campaigns: Iterable[Campaign], group: list[Campaign], date: str, title_key: str
+) -> Outcome | None:
+    """Tell of a canceled campaign, and of those to whom it had not been sent; None if it is not that."""
+    canceled = [c for c in group if c.status == "canceled"]
+    repairs = [
+        (int(found[1]), c)
+        for c in campaigns
+        if has_reached(c)
+        and is_of_date(c.title, title_key)
+        and (found := re.match(re.escape(title_key) + r" \(remaining ([0-9]+)\)", c.title)) is not None
+    ]
+    # a repair that was canceled, too, has left somebody over
+    if len(canceled) != 1 or not repairs or not max(repairs, key=lambda one: one[0])[1].is_mailed:
+        return None
+    first, others = canceled[0], [c for _, c in sorted(repairs, key=lambda one: one[0])]
+    told = "; ".join(f'"{c.title}" ({c.id}) is {c.status}{_emails(c)}' for c in [first, *others])
+    total = sum(c.emails_sent or 0 for c in [first, *others])
+    return Outcome(Ending.FOUND_SENT, date, f"{date}: {told}.", first.id, first.title, total)
+
+
+def _emails(campaign: Campaign) -> str:
+    return "" if campaign.emails_sent is None else f", {many(campaign.emails_sent, 'email')}"
+
+
 def _why_not(group: list[Campaign], title_key: str, zone: tzinfo) -> str:
     if not group:
         return f'there is no campaign named "{title_key}"'
@@ -100,6 +129,8 @@ def _why_not(group: list[Campaign], title_key: str, zone: tzinfo) -> str:
             how = "is a draft"
         elif campaign.status == "schedule" and campaign.send_time is not None:
             how = f"is scheduled for {campaign.send_time.astimezone(zone).isoformat(sep=' ', timespec='minutes')}"
+        elif campaign.status == "canceled" and campaign.emails_sent:
+            how += f"{_emails(campaign)} (send-batch --remaining mails it to the others)"
         said.append(f'"{campaign.title}" ({campaign.id}) {how}')
     return "; ".join(said)
 

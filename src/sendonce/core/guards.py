@@ -147,7 +147,8 @@ def _objections(guards: Guards, facts: Facts, zone: tzinfo) -> Iterator[Objectio
     if guards.checks_placeholders:
         for mark in PLACEHOLDERS:
             if any(mark in text for text in facts.texts):
-                yield Objection(Guard.PLACEHOLDERS, f'Subject or content still has "{mark}" in it.')
+                said = f'Subject or content still has "{mark}" in it; SENDONCE_REFUSE_PLACEHOLDERS is set.'
+                yield Objection(Guard.PLACEHOLDERS, said)
                 return
 
 

@@ -48,7 +48,6 @@ _ID_FORM: Final = "[0-9a-f]{6,20}"
 _ACCOUNT_FORM: Final = "[0-9A-Za-z]{6,40}"
 _URL_FORM: Final = r"http://((?:127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5}))/3\.0"
 _ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>()"',;:\\.]+)+"""
-_PING_URL_FORM: Final = r"https?://[A-Za-z0-9.\[\]:-]+(/[!-~]*)?"
 _HIGHEST_PORT: Final = 65535
 _LOCK_WAIT_OVER_LEASE_S: Final = 15
 
@@ -269,12 +268,13 @@ def _settings(
             "a run so short can never take over what a run on another machine or in a container left behind."
         )
     segment = reading.matching("SENDONCE_SEGMENT_ID", "[1-9][0-9]{0,11}", "the segment's number, as 12345")
-    ping_url = reading.matching(
-        "SENDONCE_PING_URL", _PING_URL_FORM, "an http:// or https:// URL without spaces"
-    )
+    ping_url = reading.web_address("SENDONCE_PING_URL")
     account_id = reading.matching("MAILCHIMP_ACCOUNT_ID", _ACCOUNT_FORM, "the id that sendonce doctor names")
     guards, subject = _guards(reading, account_id), reading.pattern("SENDONCE_SUBJECT")
-    warnings += _idle_guards(guards, source, subject)
+    recipient_guard = Scope(
+        reading.matching("SENDONCE_RECIPIENT_GUARD", "off|job|audience", "off, job or audience") or Scope.OFF
+    )
+    warnings += _idle_guards(guards, recipient_guard, source, subject)
     id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
     return Settings(
         job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
@@ -302,10 +302,7 @@ def _settings(
         segment_id=int(segment) if segment else None,
         preview_text=reading.text("SENDONCE_PREVIEW_TEXT"),
         guards=guards,
-        recipient_guard=Scope(
-            reading.matching("SENDONCE_RECIPIENT_GUARD", "off|job|audience", "off, job or audience")
-            or Scope.OFF
-        ),
+        recipient_guard=recipient_guard,
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
         is_recording_recipients=_is_yes(reading, "SENDONCE_RECORD_RECIPIENTS"),
         is_keeping_addresses=_is_yes(reading, "SENDONCE_KEEP_ADDRESSES"),
@@ -343,8 +340,17 @@ def _guards(reading: Reading, account_id: str) -> Guards:
     return guards
 
 
-def _idle_guards(guards: Guards, source: Source, subject: str) -> Iterator[str]:
+def _idle_guards(guards: Guards, scope: Scope, source: Source, subject: str) -> Iterator[str]:
     """Guards that are set and can never refuse anything: who set them counts on them."""
+    if source is not Source.HTML and guards.html_max_age_h is not None:
+        yield f"SENDONCE_HTML_MAX_AGE_HOURS guards nothing with SENDONCE_SOURCE={source}: it is for html."
+    of_made = (
+        ("SENDONCE_REFUSE_PLACEHOLDERS", guards.checks_placeholders),
+        ("SENDONCE_RECIPIENT_GUARD", scope is not Scope.OFF),
+    )
+    for name, is_set in of_made:
+        if is_set and source is Source.DRAFT:
+            yield f"{name} guards nothing with SENDONCE_SOURCE=draft: it is for replicate and html."
     if guards.draft_quiet_s is not None and source is not Source.DRAFT:
         yield f"SENDONCE_DRAFT_QUIET_SECONDS guards nothing with SENDONCE_SOURCE={source}: it is for draft."
     if guards.refuses_stale and source is Source.DRAFT:

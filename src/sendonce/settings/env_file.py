@@ -178,6 +178,8 @@ def _why_unreadable(error: OSError) -> str:
         return "does not exist; make it, or name another file"
     if isinstance(error, IsADirectoryError):
         return "is a folder; a file is wanted"
+    if isinstance(error, PermissionError):
+        return f"cannot be read: {error.strerror}; run sendonce as the user to whom it belongs"
     return f"cannot be read: {error.strerror}"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from datetime import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sendonce.core import dates
 from sendonce.core.errors import SettingsWrong
@@ -18,6 +18,9 @@ from sendonce.settings.table import DOCS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_WEB_FORM: Final = r"https?://[A-Za-z0-9.\[\]:-]+(/[!-~]*)?"
 
 
 class Value(NamedTuple):
@@ -93,6 +96,24 @@ class Reading:
             return DOCS[name].default
         return self.values[name].text
 
+    def web_address(self, name: str) -> str:
+        """Return an http or https URL whose host and port can be; "" if not set."""
+        from urllib.parse import urlsplit  # noqa: PLC0415 settings must stay cheap to import
+
+        wanted = "an http:// or https:// URL without spaces"
+        text = self.matching(name, _WEB_FORM, wanted)
+        if not text:
+            return ""
+        try:
+            parts = urlsplit(text)
+            is_usable = bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port above 65535, or none at all; brackets that are not closed
+            is_usable = False
+        if not is_usable:
+            self.wrong(name, f"has a host or port that cannot be; wanted: {wanted}")
+            return ""
+        return text
+
     def pattern(self, name: str, *, must_identify_date: bool = False) -> str:
         """Return a pattern for `dates.render`, or the default."""
         if name not in self.values:
@@ -153,7 +174,10 @@ class Reading:
         if not text:
             return None
         opens, closes = (time.fromisoformat(part) for part in text.split("-"))
-        if opens >= closes:
+        if opens == closes:
+            self.wrong(name, "is empty: it closes when it opens, and nothing would ever be sent")
+            return None
+        if opens > closes:
             # over midnight it would be two dates, and which of them is meant would be a guess
             self.wrong(name, "ends before it begins; a window lies within one day")
             return None
