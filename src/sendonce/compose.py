@@ -164,8 +164,8 @@ def already_settled(job: Job, day: date, *, as_of: date | None = None) -> Outcom
     `as_of` is the date of the run that is asked about, if not today.
     """
     seen = job.ledger().glance(day.isoformat())
-    today = as_of or job.today()
-    outcome = settled_without_a_run(seen, today)
+    today = job.today() if as_of is None else as_of
+    outcome = settled_without_a_run(seen, today) if as_of is None else settled(seen, today.isoformat())
     # what may have been sent already is looked after on a holiday, too
     if outcome is not None or job.settings.skip_dates is None or seen.batch.state is State.SENDING:
         return outcome
