@@ -372,8 +372,8 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
             name,
             justify="right" if name in {"emails", "tries"} else "left",
             no_wrap=name in {"date", "campaign"},
-            # of a title at least the date is not to be broken
-            min_width=len("2026-11-30") if name == "title" else None,
+            # the date in them is not to be broken
+            min_width=len("2026-11-30") if name in {"title", "sent at"} else None,
             overflow="fold",
         )
     for row in rows:
