@@ -244,7 +244,10 @@ class RedisBackend:
             self._client.delete(self._key("nothing"))  # a write that changes nothing: a replica refuses it
         try:
             with _translated(self.place):
-                found = cast("dict[str, str]", self._client.config_get("appendonly", "maxmemory-policy"))
+                # one at a time: servers before Redis 7 take no more
+                found = dict[str, str]()
+                for name in ("appendonly", "maxmemory-policy"):
+                    found |= cast("dict[str, str]", self._client.config_get(name))
         except StateUnusable:
             found = {}
         return _warnings({_text(name): _text(value) for name, value in found.items()})
