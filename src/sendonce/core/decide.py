@@ -2,7 +2,7 @@
 
 `decide` is pure. It is asked before every step of a run, and its order is the order of the rules:
 
-    recorded campaign gone, never mailed or asked to forget it, look by title
+    recorded campaign gone, and nobody was sent it   forget it, look by title
     a campaign of the date past `save`               "Statuses": sent, scheduled or a human's matter
     recorded campaign gone, or lost its title        a human decides; never create another
     state `sending`, still `save`                    wait out SETTLE, then the same id again (paused: refuse)
