@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.recipients import LOOK_UP, FileRecipients
@@ -615,9 +615,17 @@ def test_a_look_up_in_a_database_uses_the_index_of_people(
             "it is no record of sendonce",
         ),
         (lambda p: p.mkdir(), "it is a folder, not a file"),
+        (lambda p: damage(p, "DROP TABLE about; CREATE TABLE about (x)"), "it is no record of sendonce"),
+        (lambda p: damage(p, "DELETE FROM about"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET version = 'x'"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET salt = 'x'"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET salt = zeroblob(65)"), "it is no record of sendonce"),
     ],
-    ids=["no database", "other job", "other account", "other database", "folder"],
-)
+    ids=[
+        "no database", "other job", "other account", "other database", "folder",
+        "other columns", "no row", "no version", "no salt", "long salt",
+    ],
+)  # fmt: skip
 def test_a_file_that_is_not_the_record_is_left_as_it_is(
     path: Path, made: Callable[[Path], object], said: str
 ) -> None:
@@ -630,6 +638,67 @@ def test_a_file_that_is_not_the_record_is_left_as_it_is(
     with pytest.raises(StateUnusable):
         in_file(path).forget(ANN)
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def damage(path: Path, script: str) -> None:
+    """Make a record of two campaigns of a date, with Ann in both, and do this to it."""
+    put(in_file(path), MAIN, people(ANN, address="ann@example.com"), keeps=True)
+    put(in_file(path), TWIN, people(ANN))
+    db = sqlite3.connect(path)
+    db.executescript(script)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "UPDATE recipients SET status = 9",
+        "UPDATE recipients SET status = -1",
+        "UPDATE recipients SET status = 'x'",
+        "UPDATE recipients SET address = x'00'",
+        "UPDATE campaigns SET sent_at = 'x'",
+        "UPDATE campaigns SET title = x'00'",
+        "UPDATE campaigns SET web_id = 'x'",
+        "ALTER TABLE campaigns RENAME title TO x",
+    ],
+)
+def test_a_row_that_was_never_written_like_that_is_damage_and_no_bug(path: Path, script: str) -> None:
+    damage(path, script)
+    for ask in (lambda: in_file(path).got(ANN), lambda: list(in_file(path).rows(DAY))):
+        with pytest.raises(StateUnusable, match="it is damaged; move it away"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["UPDATE campaigns SET synced_at = 'x'", "UPDATE campaigns SET total = 'x'"],
+)
+def test_a_campaign_that_was_never_written_like_that_is_damage_and_no_bug(path: Path, script: str) -> None:
+    damage(path, script)
+    with pytest.raises(StateUnusable, match="it is damaged; move it away"):
+        in_file(path).campaigns("", "9999-99-99")
+
+
+def test_duplicates_and_addresses_of_damaged_rows_are_no_bug(path: Path) -> None:
+    damage(path, "UPDATE recipients SET address = x'00'")
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        list(in_file(path).duplicates("", "9999-99-99"))
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        list(in_file(path).addresses_of(DAY, 9))
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        in_file(path).forget(ANN)
+
+
+@pytest.mark.parametrize("kind", SQL)
+def test_a_status_in_a_database_that_is_none_is_no_bug(kind: str, tmp_path: Path) -> None:
+    place = new_place(kind, tmp_path)
+    put(in_database(place), MAIN, people(ANN))
+    backend = place.backend()
+    assert isinstance(backend, SqlBackend)
+    with backend.transaction() as db:
+        db.execute(update(sql.recipients).where(sql.recipients.c.email_id == ANN).values(status=9))
+    with pytest.raises(StateUnusable, match="it has the status 9"):
+        in_database(place).got(ANN)
 
 
 def test_a_record_of_a_newer_sendonce_is_left_to_it(path: Path) -> None:

@@ -14,11 +14,12 @@ import sqlite3
 import stat
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sendonce.adapters.rights import kind, may_others_write, whose
 from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
 from sendonce.core.recipients import (
+    ID_BYTES,
     STATUSES,
     Duplicate,
     Got,
@@ -26,20 +27,25 @@ from sendonce.core.recipients import (
     Recorded,
     Row,
     buried,
+    status_at,
     tombstone_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from sendonce.core.ports import Clock
     from sendonce.core.recipients import Recipient
 
+Found = TypeVar("Found")
+
 VERSION: Final = 1
 BUSY_S: Final = 60
 """So long a look-up waits for a report that is just going in."""
 SALT_BYTES: Final = 32
+MAX_SALT_BYTES: Final = 64
+"""blake2b takes no longer key."""
 CACHE_KIB: Final = 32_000
 READ_BYTES: Final = 1 << 20
 CLEAN: Final = 1
@@ -97,7 +103,7 @@ class FileRecipients:
     def campaigns(self, first: str, last: str) -> tuple[Recorded, ...]:
         """Return the campaigns on record; see `RecipientRecord`."""
         query = "SELECT * FROM campaigns WHERE date BETWEEN ? AND ? ORDER BY date, sent_at, id"
-        return tuple(_recorded(row) for row in self._rows(query, first, last))
+        return tuple(self._rows(_recorded, query, first, last))
 
     def got(self, email_id: bytes) -> tuple[Got, ...]:
         """Return what a person got; see `RecipientRecord`."""
@@ -106,16 +112,13 @@ class FileRecipients:
                 return ()
             stone = tombstone_of(email_id, _salt(db))
             found = db.execute(LOOK_UP, (email_id, stone)).fetchall()
-        return tuple(
-            Got(_campaign(row), STATUSES[row["status"]], row["address"] or "", row["email_id"] == stone)
-            for row in found
-        )
+        with self._legible():
+            rows = [_row(row) for row in found]
+        return tuple(Got(r.campaign, r.status, r.address, r.email_id == stone) for r in rows)
 
     def duplicates(self, first: str, last: str) -> Iterator[Duplicate]:
         """Go through who got more than one campaign of a date; see `RecipientRecord`."""
-        for row in self._rows(_DUPLICATES, first, last):
-            ids = tuple(sorted(row["ids"].split()))
-            yield Duplicate(row["date"], row["email_id"], ids, row["address"] or "")
+        yield from self._rows(_duplicate, _DUPLICATES, first, last)
 
     def rows(self, date: str) -> Iterator[Row]:
         """Go through all recipients of a date; see `RecipientRecord`."""
@@ -123,14 +126,13 @@ class FileRecipients:
             "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
             "WHERE c.date = ? ORDER BY r.email_id, c.sent_at, c.id"
         )
-        for row in self._rows(query, date):
-            yield Row(_campaign(row), row["email_id"], STATUSES[row["status"]], row["address"] or "")
+        yield from self._rows(_row, query, date)
 
     def count(self, date: str) -> int:
         """Count the people of a date; see `RecipientRecord`."""
         of_date = "r.number IN (SELECT number FROM campaigns WHERE date = ?)"
         query = f"SELECT count(DISTINCT r.email_id) AS people FROM recipients r WHERE {of_date}"  # noqa: S608 - our own words
-        return next((row["people"] for row in self._rows(query, date)), 0)
+        return next(self._rows(lambda row: int(row["people"]), query, date), 0)
 
     def addresses_of(self, date: str, limit: int) -> Iterator[str]:
         """Go through the addresses kept of a date; see `RecipientRecord`."""
@@ -138,13 +140,14 @@ class FileRecipients:
             "SELECT max(r.address) AS address FROM recipients r JOIN campaigns c ON c.number = r.number "
             "WHERE c.date = ? AND r.address <> '' GROUP BY r.email_id LIMIT ?"
         )
-        for row in self._rows(query, date, limit):
-            yield row["address"]
+        yield from self._rows(lambda row: _text(row["address"]), query, date, limit)
 
-    def _rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
+    def _rows(self, read: Callable[[sqlite3.Row], Found], query: str, *values: object) -> Iterator[Found]:
         with self._translated(), self._opened() as db:
-            if db is not None:
-                yield from db.execute(query, values)
+            for row in db.execute(query, values) if db is not None else ():
+                with self._legible():
+                    found = read(row)
+                yield found
 
     # ---- writing ----
 
@@ -180,7 +183,8 @@ class FileRecipients:
                 now = self._clock.now().isoformat(timespec="seconds")
                 db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (stone, now))
                 kept = "SELECT address FROM recipients WHERE email_id = ? AND address IS NOT NULL"
-                addresses = {row["address"].encode() for row in db.execute(kept, (email_id,))}
+                with self._legible():
+                    addresses = {_text(row["address"]).encode() for row in db.execute(kept, (email_id,))}
                 changed = db.execute(
                     "UPDATE OR REPLACE recipients SET email_id = ?, address = NULL WHERE email_id = ?",
                     (stone, email_id),
@@ -328,7 +332,11 @@ class FileRecipients:
                 about = (VERSION, self._job, self._api, os.urandom(SALT_BYTES))
                 db.execute("INSERT INTO about VALUES (1, ?, ?, ?, ?)", about)
             db.execute("COMMIT")
-        found = db.execute("SELECT * FROM about").fetchone()
+        # each by its name: of a table of somebody else's SQLite says that it lacks them
+        found = db.execute("SELECT version, job, api, salt FROM about").fetchone()
+        kinds = [] if found is None else list(map(type, found))
+        if kinds != [int, str, str, bytes] or not 0 < len(found["salt"]) <= MAX_SALT_BYTES:
+            raise self._unusable(_WHY["SQLITE_ERROR"])
         if found["version"] > VERSION:
             raise self._unusable("a newer sendonce made it; use that one")
         if found["job"] != self._job:
@@ -340,6 +348,14 @@ class FileRecipients:
         return StateUnusable(
             f"The record of recipients {self._path} cannot be used: {why}. It is left as it is."
         )
+
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Round the reading of a row: one that is not as `_Writer` writes it is damage, and no bug of ours."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError):
+            raise self._unusable(_WHY["SQLITE_CORRUPT"]) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -511,11 +527,35 @@ def _values(campaign: Mailed, total: int, now: datetime) -> tuple[object, ...]:
 
 def _campaign(row: sqlite3.Row) -> Mailed:
     sent_at = datetime.fromisoformat(row["sent_at"]) if row["sent_at"] else None
-    return Mailed(row["id"], row["date"], row["title"], row["role"], row["web_id"], sent_at)
+    web_id = None if row["web_id"] is None else int(row["web_id"])
+    which, date, title, role = (_text(row[name]) for name in ("id", "date", "title", "role"))
+    return Mailed(which, date, title, role, web_id, sent_at)
 
 
 def _recorded(row: sqlite3.Row) -> Recorded:
-    return Recorded(_campaign(row), row["total"], datetime.fromisoformat(row["synced_at"]))
+    return Recorded(_campaign(row), int(row["total"]), datetime.fromisoformat(row["synced_at"]))
+
+
+def _row(row: sqlite3.Row) -> Row:
+    address = _text(row["address"] or "")
+    return Row(_campaign(row), _id(row["email_id"]), status_at(row["status"]), address)
+
+
+def _duplicate(row: sqlite3.Row) -> Duplicate:
+    ids = tuple(sorted(_text(row["ids"]).split()))
+    return Duplicate(_text(row["date"]), _id(row["email_id"]), ids, _text(row["address"] or ""))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _id(value: object) -> bytes:
+    if not isinstance(value, bytes) or len(value) != ID_BYTES:
+        raise TypeError(value)
+    return value
 
 
 def _named(path: Path, suffix: str) -> Path:

@@ -114,6 +114,13 @@ def parsed_ids(texts: Collection[str]) -> list[bytes]:
     return ids
 
 
+def status_at(place: object) -> str:
+    """The status that a record keeps as this place. Raise ValueError if there is none."""
+    if not isinstance(place, int) or not 0 <= place < len(STATUSES):
+        raise ValueError(place)
+    return STATUSES[place]
+
+
 def tombstone_of(email_id: bytes, salt: bytes) -> bytes:
     """What is kept of a forgotten person: the same each time, of no use without the record's salt (16 to 64 bytes)."""
     return blake2b(email_id, key=salt, digest_size=ID_BYTES).digest()
