@@ -14,6 +14,7 @@ import stat
 from contextlib import suppress
 from hashlib import md5
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,6 @@ from support.sandbox import LIST_ID, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PEOPLE = 2300
 PAGES = 5
@@ -481,6 +481,37 @@ def test_an_export_has_everybody_as_csv_or_json(sent: Desk) -> None:
     assert sent.run("recipients", "export").code == 2
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("output", ["full disk", "closed", "limit"])
+def test_an_export_that_cannot_be_written_is_no_success(
+    sent: Desk, tmp_path: Path, form: tuple[str, ...], output: str
+) -> None:
+    assert sent.run(*SYNC).code == 0
+
+    def spoil() -> None:
+        if output == "closed":
+            os.close(1)
+        elif output == "limit":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20 * 1024, 20 * 1024))
+
+    path = Path("/dev/full") if output == "full disk" else tmp_path / "who.csv"
+    with path.open("wb") as file:
+        ended = sent.run("recipients", "export", "--date", DAY, *form, stdout=file, preexec_fn=spoil)
+    said, what_to_do = ended.err.splitlines()
+    assert ended.code == 75
+    assert said.startswith("The export is not whole: standard output cannot be written (")
+    assert what_to_do == "What to do: sendonce runbook temporary"
+
+
+def test_an_export_whose_reader_has_seen_enough_says_nothing(sent: Desk) -> None:
+    assert sent.run(*SYNC).code == 0
+    ours, theirs = os.pipe()
+    os.close(ours)
+    ended = sent.run("recipients", "export", "--date", DAY, stdout=theirs)
+    os.close(theirs)
+    assert (ended.code, ended.err) == (0, "")
+
+
 def test_no_spreadsheet_runs_what_is_in_an_export(desk: Desk) -> None:
     desk.write_env(SENDONCE_KEEP_ADDRESSES="yes")
     audience = desk.sandbox.add_audience(["=cmd@example.com", "+1@example.com", "plain@example.com"])
@@ -596,6 +627,27 @@ def test_a_database_keeps_the_record_beside_the_ledger(sent: Desk, tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+@pytest.mark.parametrize(
+    "script",
+    ["DROP TABLE about; CREATE TABLE about (x)", "DELETE FROM about", "UPDATE about SET version = 'x'"],
+)
+def test_a_damaged_record_is_one_message_with_its_remedy_whatever_is_asked(sent: Desk, script: str) -> None:
+    assert sent.run(*SYNC).code == 0
+    db = sqlite3.connect(record_file(sent))
+    db.executescript(script)
+    db.close()
+    for command in (
+        ("sync",), ("sync", "--refresh"), ("check", "a@example.com"), ("duplicates",), ("export", "--date", DAY),
+        ("forget", "--yes", "a@example.com"),
+    ):  # fmt: skip
+        day = ("--date", DAY) if command[0] == "sync" else ()
+        ended = sent.run("recipients", *command, *day)
+        assert (ended.code, ended.out) == (78, ""), ended
+        said, what_to_do = ended.err.splitlines()
+        assert "it is no record of sendonce; move it away and run `sendonce recipients sync` again" in said
+        assert what_to_do == "What to do: sendonce runbook state"
+
+
 def test_a_record_that_may_not_be_written_is_one_message(sent: Desk) -> None:
     assert sent.run(*SYNC).code == 0
     record_file(sent).chmod(0o400)

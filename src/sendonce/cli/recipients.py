@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from sendonce import compose
 from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
-from sendonce.core.errors import WrongUsage
+from sendonce.core.errors import Temporary, WrongUsage
 from sendonce.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -236,10 +238,7 @@ def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
 
     Exit 75 if the report of one of its campaigns is missing.
     """
-    import json
-
     from sendonce import recipients as record
-    from sendonce.report import JSON_VERSION, as_csv, write
 
     if day is None:
         raise WrongUsage("recipients export needs --date.")
@@ -249,25 +248,61 @@ def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
     when = job.day(day)
     book, unknown = record.on_record(job, when)
     code = ExitCode.TEMPORARY if unknown else ExitCode.OK
-    # a million rows go out as they are read
     chunks = _chunks(book.rows(when.isoformat()))
-    if shared.is_json:
-        head = {"version": JSON_VERSION, "command": "recipients export", "exit": int(code)}
-        head["date"] = when.isoformat()
-        head["unknown"] = [one.id for one in unknown]
-        comma = json.dumps(head)[:-1] + ', "recipients": ['
-        for chunk in chunks:
-            rows = (json.dumps(dict(zip(COLUMNS, _cells(row), strict=True))) for row in chunk)
-            write(1, comma + ", ".join(rows))
-            comma = ", "
-        write(1, ("" if comma == ", " else comma) + "]}\n")
-    else:
-        write(1, as_csv(COLUMNS, []))
-        for chunk in chunks:
-            write(1, as_csv(COLUMNS, map(_cells, chunk)).partition("\n")[2])
+    ids = [one.id for one in unknown]
+    texts = _as_json(chunks, code, when, ids) if shared.is_json else _as_csv(chunks)
+    for text in texts:  # a million rows go out as they are read
+        if not _put_out(text):
+            break
     missing = [f"Campaign {one.id} of {when} is not on record yet." for one in unknown]
     shared.voice.warnings([*missing, *warnings_of(job)])
     return code
+
+
+def _as_json(chunks: Iterator[list[Row]], code: ExitCode, when: date, unknown: list[str]) -> Iterator[str]:
+    import json
+
+    from sendonce.report import JSON_VERSION
+
+    head = {"version": JSON_VERSION, "command": "recipients export", "exit": int(code)}
+    head |= {"date": when.isoformat(), "unknown": unknown}
+    yield json.dumps(head)[:-1] + ', "recipients": ['
+    comma = ""
+    for chunk in chunks:
+        rows = (json.dumps(dict(zip(COLUMNS, _cells(row), strict=True))) for row in chunk)
+        yield comma + ", ".join(rows)
+        comma = ", "
+    yield "]}\n"
+
+
+def _as_csv(chunks: Iterator[list[Row]]) -> Iterator[str]:
+    from sendonce.report import as_csv
+
+    yield as_csv(COLUMNS, [])
+    for chunk in chunks:
+        yield as_csv(COLUMNS, map(_cells, chunk)).partition("\n")[2]
+
+
+def _put_out(text: str) -> bool:
+    """Write all of it to standard output; False if nobody reads on. Raise Temporary if it cannot be written.
+
+    Elsewhere what cannot be said changes nothing. Here it is what the command is for, and half of it looks whole.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    why = "" if sys.stdout else "it is closed"  # what is there in its place swallows everything
+    try:
+        while data and not why:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError:
+        return False
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise Temporary(
+            f"The export is not whole: standard output cannot be written ({why}). The record is as it was. Throw away what "
+            "came, mend that, and run again."
+        )
+    return True
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
