@@ -252,10 +252,9 @@ class Checked(NamedTuple):
 
 def email_id(address: str) -> bytes:
     """How Mailchimp names a person. Raise WrongUsage if that is no address."""
-    from sendonce.core.recipients import email_id_of
-    from sendonce.settings import is_address
+    from sendonce.core.recipients import email_id_of, is_nameable
 
-    if not is_address(address.strip()):
+    if not is_nameable(address.strip()):
         raise WrongUsage(f"{address!a} is no address; wanted: one as reader@example.com.")
     return email_id_of(address)
 

@@ -53,6 +53,8 @@ def recipients_sync(
     """
     from sendonce import recipients as record
 
+    if wait_seconds != wait_seconds:  # noqa: PLR0124 - nan, which click takes for a number in every range
+        raise WrongUsage("--wait-seconds nan is no number of seconds.")
     job = shared.open_job()
     first, last = _span(job, day, since, until)
     with shared.screen as screen:
