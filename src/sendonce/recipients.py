@@ -47,6 +47,7 @@ def sync(
 
     Raise Refused if none of the dates was sent, Temporary if a report changed while it was read.
     """
+    from sendonce.adapters.recipients import FileRecipients
     from sendonce.adapters.signals import stop_on_signals
 
     wanted = _mailed(job, first, last)
@@ -54,6 +55,8 @@ def sync(
         when = f"On {first} nothing" if first == last else f"From {first} to {last} nothing"
         raise Refused(f"{when} was sent by job {job.settings.job}: there is no report to read.")
     record = compose.recipient_record(job)
+    if isinstance(record, FileRecipients):
+        record.warn = job.log.warn
     known = {r.campaign.id: r for r in record.campaigns(first.isoformat(), last.isoformat())}
     done = [
         Synced(m, known[m.id].total, is_complete=True, is_known=True)

@@ -659,6 +659,17 @@ def test_a_damaged_record_is_one_message_with_its_remedy_whatever_is_asked(sent:
         assert what_to_do == "What to do: sendonce runbook state"
 
 
+def test_a_damaged_part_of_a_record_is_a_warning_and_the_report_is_read_anew(sent: Desk) -> None:
+    part = record_file(sent).with_name("daily.recipients.db.part")
+    part.write_bytes(b"no database at all, but long enough to be looked at" * 99)
+    part.chmod(0o600)
+    ended = sent.run(*SYNC)
+    assert ended.code == 0
+    [line] = ended.err.splitlines()
+    assert line.startswith(f"Warning: {part} was damaged, and is dropped")
+    assert rows_of(sent) == everybody()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_record_that_may_not_be_written_is_one_message(sent: Desk) -> None:
     assert sent.run(*SYNC).code == 0

@@ -701,6 +701,60 @@ def test_a_status_in_a_database_that_is_none_is_no_bug(kind: str, tmp_path: Path
         in_database(place).got(ANN)
 
 
+def half_way(path: Path) -> None:
+    """Have a report half way in, of enough people to fill many pages of the file."""
+    with in_file(path).writing() as writer:
+        writer.begin(MAIN, 1000, keeps_addresses=False)
+        writer.put(MAIN, 0, people(*(n.to_bytes(16) for n in range(500))))
+
+
+def other_tables(part: Path) -> None:
+    part.unlink()
+    db = sqlite3.connect(part)
+    db.execute("CREATE TABLE reports (x)")
+    db.close()
+    part.chmod(0o600)
+
+
+def cut(part: Path, at: int, length: int) -> None:
+    text = part.read_bytes()
+    part.write_bytes(text[:at] + bytes([0xFF]) * length + text[at + length :])
+
+
+@pytest.mark.parametrize(
+    "damaging",
+    [
+        lambda part: part.write_bytes(b"no database at all, but long enough to be looked at" * 99),
+        lambda part: part.write_bytes(part.read_bytes()[:9000]),
+        lambda part: cut(part, part.stat().st_size - 9000, 8000),
+        other_tables,
+    ],
+    ids=["no database", "cut off", "damaged pages", "other tables"],
+)
+def test_a_half_read_report_that_is_damaged_is_dropped_with_a_warning_and_begun_anew(
+    path: Path, damaging: Callable[[Path], object]
+) -> None:
+    put(in_file(path), TWIN, people(BEN))
+    half_way(path)
+    damaging(path.with_name("daily.recipients.db.part"))
+    record, warned = in_file(path), list[str]()
+    record.warn = warned.append
+    assert put(record, MAIN, people(*(n.to_bytes(16) for n in range(1, 501))), people(ANN)) == 501
+    [warning] = warned
+    assert "daily.recipients.db.part was damaged, and is dropped" in warning
+    assert (ids(in_file(path), ANN), ids(in_file(path), BEN)) == ([MAIN.id], [TWIN.id])
+    assert not path.with_name("daily.recipients.db.part").exists()
+
+
+def test_a_half_read_report_that_is_sound_is_not_dropped(path: Path) -> None:
+    half_way(path)
+    record, warned = in_file(path), list[str]()
+    record.warn = warned.append
+    with record.writing() as writer:
+        assert writer.begin(MAIN, 1000, keeps_addresses=False) == {0}
+    assert warned == []
+
+
 def test_a_record_of_a_newer_sendonce_is_left_to_it(path: Path) -> None:
     put(in_file(path), MAIN, [])
     db = sqlite3.connect(path)

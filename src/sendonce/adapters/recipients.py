@@ -71,6 +71,12 @@ CREATE TABLE IF NOT EXISTS part.pages (
 CREATE TABLE IF NOT EXISTS part.staged (
     id TEXT NOT NULL, email_id BLOB NOT NULL, status INTEGER NOT NULL, address TEXT)
 """
+_PART_LOOKS: Final = (
+    "SELECT id, total, keeps_addresses, over FROM part.reports LIMIT 0",
+    "SELECT id, page FROM part.pages LIMIT 0",
+    "SELECT id, email_id, status, address FROM part.staged LIMIT 0",
+)
+_OF_DAMAGE: Final = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"})
 LOOK_UP: Final = (
     "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
     "WHERE r.email_id IN (?, ?) ORDER BY c.date, c.sent_at, c.id"
@@ -97,6 +103,8 @@ class FileRecipients:
 
     def __init__(self, path: Path, *, job: str, api: str, clock: Clock) -> None:
         self._path, self._job, self._api, self._clock = path, job, api, clock
+        self.warn: Callable[[str], None] = lambda _: None
+        """Gets what a person should know though all goes on."""
 
     # ---- reading ----
 
@@ -161,12 +169,27 @@ class FileRecipients:
             with self._opened(is_written=True) as db:
                 if db is None:
                     raise self._unusable("it was removed meanwhile")
-                writer = _Writer(db, part, self._translated, self._clock)
+                self._attach(db, part)
+                writer = _Writer(db, self._translated, self._clock)
                 try:
                     yield writer
                 finally:
                     if writer.close():
                         self._remove_part()
+
+    def _attach(self, db: sqlite3.Connection, part: Path) -> None:
+        """Open the second file; one that is damaged is dropped, as all that it holds can be read again."""
+        try:
+            _attach(db, part)
+        except sqlite3.DatabaseError as error:
+            if _name_of(error) not in _OF_DAMAGE:
+                raise
+            with suppress(sqlite3.Error):  # it may never have come so far
+                db.execute("DETACH part")
+            self._remove_part()
+            self._make(part)
+            self.warn(f"{part} was damaged, and is dropped: the report that was half way in is read anew.")
+            _attach(db, part)
 
     def forget(self, email_id: bytes) -> int:
         """Put a tombstone in a person's place; see `RecipientRecord`."""
@@ -388,16 +411,8 @@ _WHY: Final = {
 class _Writer:
     """Reports on their way into the record; satisfies `RecipientWriter`."""
 
-    def __init__(self, db: sqlite3.Connection, part: Path, translated: Any, clock: Clock) -> None:
+    def __init__(self, db: sqlite3.Connection, translated: Any, clock: Clock) -> None:
         self._db, self._translated, self._clock = db, translated, clock
-        db.execute("ATTACH ? AS part", (str(part),))
-        # the guard keeps others away, so that a log needs no memory shared with them, and no file system that has it
-        db.execute("PRAGMA part.locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA part.journal_mode = WAL")
-        # after a power failure some of the last pages may be missing, and are read again
-        db.execute("PRAGMA part.synchronous = NORMAL")
-        for statement in _PART_TABLES.split(";"):
-            db.execute(statement)
         self._is_spoiled = False
         self._salt = _salt(db)
         self._forgotten = {row["email_id"] for row in db.execute("SELECT email_id FROM forgotten")}
@@ -508,6 +523,25 @@ class _Writer:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                 raise
+
+
+def _attach(db: sqlite3.Connection, part: Path) -> None:
+    """Open the second file as `part`, and see that it can be gone on with. Raise DatabaseError if not."""
+    db.execute("ATTACH ? AS part", (str(part),))
+    # the guard keeps others away, so that a log needs no memory shared with them, and no file system that has it
+    db.execute("PRAGMA part.locking_mode = EXCLUSIVE")
+    db.execute("PRAGMA part.journal_mode = WAL")
+    # after a power failure some of the last pages may be missing, and are read again
+    db.execute("PRAGMA part.synchronous = NORMAL")
+    for statement in _PART_TABLES.split(";"):
+        db.execute(statement)
+    for look in _PART_LOOKS:
+        db.execute(look)
+    # its pages each by each: else one shows only when its report is to count, and then every time
+    if (found := db.execute("PRAGMA part.quick_check(1)").fetchone()[0]) != "ok":
+        damage = sqlite3.DatabaseError(found)
+        damage.sqlite_errorname = "SQLITE_CORRUPT"
+        raise damage
 
 
 def _name_of(error: sqlite3.Error) -> str:
