@@ -247,10 +247,14 @@ def sync_after_send(job: Job, day: str) -> None:
 
 
 class Checked(NamedTuple):
-    """What a person got; and of which campaigns nothing can be said, as their reports are not on record."""
+    """What a person got; and of which campaigns nothing can be said, as their reports are not on record.
+
+    `gone`: those that Mailchimp does not have any more, so that nothing can be said later either.
+    """
 
     got: tuple[Got, ...]
     unknown: tuple[Mailed, ...]
+    gone: tuple[Mailed, ...] = ()
 
 
 def email_id(address: str) -> bytes:
@@ -282,15 +286,18 @@ def check_live(job: Job, address: str, day: date) -> Checked:
     if not wanted:
         raise Refused(f"On {day} nothing was sent by job {job.settings.job}.")
     mailer = compose.mailchimp(job, keeps_connection=True)
-    got, unknown = [], []
+    got, unknown, gone = [], [], []
     for campaign in wanted:
         seen = mailer.campaign(campaign.id)
-        status = None if seen is None else mailer.recipient_status(campaign.id, who)
+        if seen is None:
+            gone.append(campaign)
+            continue
+        status = mailer.recipient_status(campaign.id, who)
         if status is not None:
             got.append(Got(_dated(campaign, seen), status))
-        elif seen is None or seen.status not in {*UNSENT, "sent", "canceled"}:
-            unknown.append(campaign)  # it is on its way yet, or nobody can say any more
-    return Checked(tuple(got), tuple(unknown))
+        elif seen.status not in {*UNSENT, "sent", "canceled"}:
+            unknown.append(campaign)  # it is on its way yet
+    return Checked(tuple(got), tuple(unknown), tuple(gone))
 
 
 def on_record(job: Job, day: date | None) -> tuple[RecipientRecord, tuple[Mailed, ...]]:
@@ -317,6 +324,7 @@ def _unrecorded(job: Job, record: RecipientRecord, day: date) -> tuple[Mailed, .
         raise Refused(f"On {day} nothing was sent by job {job.settings.job}, and nothing is on record of it.")
     if not known:
         raise Refused(
-            f"Who got what was sent on {day} is not on record. Run `sendonce recipients sync --date {day}`."
+            f"Who got what was sent on {day} is not on record. Run `sendonce recipients sync --date {day}`. If the "
+            "campaign was deleted in Mailchimp, that cannot help: nobody can say any more."
         )
     return tuple(m for m in wanted if m.id not in known)

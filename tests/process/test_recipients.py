@@ -305,7 +305,50 @@ def test_a_campaign_that_mailchimp_does_not_have_any_more_is_for_a_human(sent: D
     sent.sandbox.delete(campaign["id"])
     ended = sent.run(*SYNC)
     assert (ended.code, ended.out) == (1, "")
-    assert "has no such campaign any more" in ended.err
+    said, what_to_do = ended.err.splitlines()
+    assert "has no such campaign any more" in said
+    assert what_to_do == "What to do: sendonce runbook refused-command"
+    assert told(sent, *SYNC)[1]["runbook"] == "refused-command"
+    ended = sent.run("recipients", "check", "member0001@example.com", "--date", DAY)
+    assert ended.code == 1
+    assert "If the campaign was deleted in Mailchimp, that cannot help" in ended.err
+
+
+def test_check_live_of_a_campaign_that_is_gone_says_so_and_not_that_it_will_come(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.delete(campaign["id"])
+    ended = sent.run("recipients", "check", "member0001@example.com", "--live", "--date", DAY)
+    assert ended.code == 75
+    assert f"Of campaign {campaign['id']} Mailchimp can say no more: it was deleted there" in ended.out
+    assert "yet" not in ended.out
+    code, document = told(sent, "recipients", "check", "member0001@example.com", "--live", "--date", DAY)
+    assert (code, document["unknown"], document["gone"]) == (75, [campaign["id"]], [campaign["id"]])
+
+
+def test_a_sync_whose_report_is_not_whole_says_what_to_do(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.edit(campaign["id"], status="sending")
+    ended = sent.run(*SYNC, "--wait-seconds", "0")
+    said, what_to_do = ended.err.splitlines()
+    assert (ended.code, "its report is not whole yet" in said) == (75, True)
+    assert what_to_do == "What to do: sendonce runbook temporary"
+    assert told(sent, *SYNC, "--wait-seconds", "0")[1]["runbook"] == "temporary"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sync", "--date", "2999-01-05"), ("sync", "--since", "2999-01-05"), ("duplicates", "--date", "2999-01-05"),
+        ("check", "a@example.com", "--date", "2999-01-05"), ("export", "--date", "2999-01-05"),
+        ("check", "a@example.com", "--live", "--date", "2999-01-05"),
+    ],
+)  # fmt: skip
+def test_a_future_date_is_wrong_usage_and_advises_no_option_that_is_not_there(
+    sent: Desk, command: tuple[str, ...]
+) -> None:
+    ended = sent.run("recipients", *command)
+    assert (ended.code, "2999-01-05 is in the future" in ended.err) == (2, True)
+    assert "--early" not in ended.all
 
 
 def test_several_dates_are_read_at_once(desk: Desk) -> None:
@@ -425,7 +468,10 @@ def test_an_address_with_an_apostrophe_is_asked_for_and_forgotten(desk: Desk) ->
     assert desk.run(*SYNC).code == 0
     assert desk.run("recipients", "check", who).code == 0
     assert desk.run("recipients", "check", who, "--live", "--date", DAY).code == 0
-    assert "1 entr" in desk.run("recipients", "forget", "--yes", who).out
+    out = desk.run("recipients", "forget", "--yes", who).out
+    assert out.startswith("Forgotten: 1 entry names nobody any more, and counts as before.")
+    out = desk.run("recipients", "forget", "--yes", who).out
+    assert out.startswith("Forgotten: 0 entries name nobody any more, and count as before.")
 
 
 def test_a_date_that_is_not_on_record_is_said_and_not_taken_for_a_no(sent: Desk) -> None:
