@@ -705,6 +705,19 @@ def test_a_damaged_record_is_one_message_with_its_remedy_whatever_is_asked(sent:
         assert what_to_do == "What to do: sendonce runbook state"
 
 
+def test_a_damaged_record_does_not_stop_the_rest_of_a_mailing(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.edit(campaign["id"], delivered=2000, status="canceled", keep_deliveries=True)
+    assert sent.run(*SYNC).code == 0
+    db = sqlite3.connect(record_file(sent))
+    db.executescript("DELETE FROM about")
+    db.close()
+    ended = sent.send("--wait", "--remaining", "--reason", "canceled half-way")
+    assert (ended.code, "Mailchimp has finished: 300 emails" in ended.out) == (0, True), ended
+    total = sent.sandbox.mailbox()["total"]
+    assert (total["deliveries"], total["distinct"], total["most"]) == (PEOPLE, PEOPLE, 1)
+
+
 def test_a_damaged_part_of_a_record_is_a_warning_and_the_report_is_read_anew(sent: Desk) -> None:
     part = record_file(sent).with_name("daily.recipients.db.part")
     part.write_bytes(b"no database at all, but long enough to be looked at" * 99)
@@ -721,7 +734,7 @@ def test_a_record_that_may_not_be_written_is_one_message(sent: Desk) -> None:
     assert sent.run(*SYNC).code == 0
     record_file(sent).chmod(0o400)
     ended = sent.run(*SYNC, "--refresh")
-    assert (ended.code, ended.err.count("\n")) == (78, 1)
+    assert (ended.code, ended.err.count("\n")) == (78, 2)  # what happened, and where the runbook has it
 
 
 def test_the_audience_of_the_sandbox_is_the_default_one(sandbox: Sandbox) -> None:
