@@ -47,6 +47,7 @@ def sync(
 
     Raise Refused if none of the dates was sent, Temporary if a report changed while it was read.
     """
+    from sendonce.adapters.recipients import FileRecipients
     from sendonce.adapters.signals import stop_on_signals
 
     wanted = _mailed(job, first, last)
@@ -54,6 +55,8 @@ def sync(
         when = f"On {first} nothing" if first == last else f"From {first} to {last} nothing"
         raise Refused(f"{when} was sent by job {job.settings.job}: there is no report to read.")
     record = compose.recipient_record(job)
+    if isinstance(record, FileRecipients):
+        record.warn = job.log.warn
     known = {r.campaign.id: r for r in record.campaigns(first.isoformat(), last.isoformat())}
     done = [
         Synced(m, known[m.id].total, is_complete=True, is_known=True)
@@ -244,18 +247,21 @@ def sync_after_send(job: Job, day: str) -> None:
 
 
 class Checked(NamedTuple):
-    """What a person got; and of which campaigns nothing can be said, as their reports are not on record."""
+    """What a person got; and of which campaigns nothing can be said, as their reports are not on record.
+
+    `gone`: those that Mailchimp does not have any more, so that nothing can be said later either.
+    """
 
     got: tuple[Got, ...]
     unknown: tuple[Mailed, ...]
+    gone: tuple[Mailed, ...] = ()
 
 
 def email_id(address: str) -> bytes:
     """How Mailchimp names a person. Raise WrongUsage if that is no address."""
-    from sendonce.core.recipients import email_id_of
-    from sendonce.settings import is_address
+    from sendonce.core.recipients import email_id_of, is_nameable
 
-    if not is_address(address.strip()):
+    if not is_nameable(address.strip()):
         raise WrongUsage(f"{address!a} is no address; wanted: one as reader@example.com.")
     return email_id_of(address)
 
@@ -280,15 +286,18 @@ def check_live(job: Job, address: str, day: date) -> Checked:
     if not wanted:
         raise Refused(f"On {day} nothing was sent by job {job.settings.job}.")
     mailer = compose.mailchimp(job, keeps_connection=True)
-    got, unknown = [], []
+    got, unknown, gone = [], [], []
     for campaign in wanted:
         seen = mailer.campaign(campaign.id)
-        status = None if seen is None else mailer.recipient_status(campaign.id, who)
+        if seen is None:
+            gone.append(campaign)
+            continue
+        status = mailer.recipient_status(campaign.id, who)
         if status is not None:
             got.append(Got(_dated(campaign, seen), status))
-        elif seen is None or seen.status not in {*UNSENT, "sent", "canceled"}:
-            unknown.append(campaign)  # it is on its way yet, or nobody can say any more
-    return Checked(tuple(got), tuple(unknown))
+        elif seen.status not in {*UNSENT, "sent", "canceled"}:
+            unknown.append(campaign)  # it is on its way yet
+    return Checked(tuple(got), tuple(unknown), tuple(gone))
 
 
 def on_record(job: Job, day: date | None) -> tuple[RecipientRecord, tuple[Mailed, ...]]:
@@ -315,6 +324,7 @@ def _unrecorded(job: Job, record: RecipientRecord, day: date) -> tuple[Mailed, .
         raise Refused(f"On {day} nothing was sent by job {job.settings.job}, and nothing is on record of it.")
     if not known:
         raise Refused(
-            f"Who got what was sent on {day} is not on record. Run `sendonce recipients sync --date {day}`."
+            f"Who got what was sent on {day} is not on record. Run `sendonce recipients sync --date {day}`. If the "
+            "campaign was deleted in Mailchimp, that cannot help: nobody can say any more."
         )
     return tuple(m for m in wanted if m.id not in known)

@@ -14,6 +14,7 @@ import stat
 from contextlib import suppress
 from hashlib import md5
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,6 @@ from support.sandbox import LIST_ID, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PEOPLE = 2300
 PAGES = 5
@@ -305,7 +305,50 @@ def test_a_campaign_that_mailchimp_does_not_have_any_more_is_for_a_human(sent: D
     sent.sandbox.delete(campaign["id"])
     ended = sent.run(*SYNC)
     assert (ended.code, ended.out) == (1, "")
-    assert "has no such campaign any more" in ended.err
+    said, what_to_do = ended.err.splitlines()
+    assert "has no such campaign any more" in said
+    assert what_to_do == "What to do: sendonce runbook refused-command"
+    assert told(sent, *SYNC)[1]["runbook"] == "refused-command"
+    ended = sent.run("recipients", "check", "member0001@example.com", "--date", DAY)
+    assert ended.code == 1
+    assert "If the campaign was deleted in Mailchimp, that cannot help" in ended.err
+
+
+def test_check_live_of_a_campaign_that_is_gone_says_so_and_not_that_it_will_come(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.delete(campaign["id"])
+    ended = sent.run("recipients", "check", "member0001@example.com", "--live", "--date", DAY)
+    assert ended.code == 75
+    assert f"Of campaign {campaign['id']} Mailchimp can say no more: it was deleted there" in ended.out
+    assert "yet" not in ended.out
+    code, document = told(sent, "recipients", "check", "member0001@example.com", "--live", "--date", DAY)
+    assert (code, document["unknown"], document["gone"]) == (75, [campaign["id"]], [campaign["id"]])
+
+
+def test_a_sync_whose_report_is_not_whole_says_what_to_do(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.edit(campaign["id"], status="sending")
+    ended = sent.run(*SYNC, "--wait-seconds", "0")
+    said, what_to_do = ended.err.splitlines()
+    assert (ended.code, "its report is not whole yet" in said) == (75, True)
+    assert what_to_do == "What to do: sendonce runbook temporary"
+    assert told(sent, *SYNC, "--wait-seconds", "0")[1]["runbook"] == "temporary"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sync", "--date", "2999-01-05"), ("sync", "--since", "2999-01-05"), ("duplicates", "--date", "2999-01-05"),
+        ("check", "a@example.com", "--date", "2999-01-05"), ("export", "--date", "2999-01-05"),
+        ("check", "a@example.com", "--live", "--date", "2999-01-05"),
+    ],
+)  # fmt: skip
+def test_a_future_date_is_wrong_usage_and_advises_no_option_that_is_not_there(
+    sent: Desk, command: tuple[str, ...]
+) -> None:
+    ended = sent.run("recipients", *command)
+    assert (ended.code, "2999-01-05 is in the future" in ended.err) == (2, True)
+    assert "--early" not in ended.all
 
 
 def test_several_dates_are_read_at_once(desk: Desk) -> None:
@@ -327,6 +370,8 @@ def test_several_dates_are_read_at_once(desk: Desk) -> None:
         ("--until", DAY),
         ("--since", "2026-01-06", "--until", DAY),
         ("--wait-seconds", "-1"),
+        ("--wait-seconds", "nan"),
+        ("--wait-seconds", "inf"),
     ],
 )
 def test_dates_that_cannot_be_meant_are_wrong_usage(sent: Desk, wrong: tuple[str, ...]) -> None:
@@ -416,6 +461,19 @@ def test_an_address_that_is_none_is_wrong_usage(sent: Desk, wrong: str) -> None:
     assert sent.sandbox.calls() == []
 
 
+def test_an_address_with_an_apostrophe_is_asked_for_and_forgotten(desk: Desk) -> None:
+    who = "o'brien+1@example.com"
+    desk.sandbox.add_draft(f"Digest {DAY}", list_id=desk.sandbox.add_audience([who]))
+    assert desk.send().code == 0
+    assert desk.run(*SYNC).code == 0
+    assert desk.run("recipients", "check", who).code == 0
+    assert desk.run("recipients", "check", who, "--live", "--date", DAY).code == 0
+    out = desk.run("recipients", "forget", "--yes", who).out
+    assert out.startswith("Forgotten: 1 entry names nobody any more, and counts as before.")
+    out = desk.run("recipients", "forget", "--yes", who).out
+    assert out.startswith("Forgotten: 0 entries name nobody any more, and count as before.")
+
+
 def test_a_date_that_is_not_on_record_is_said_and_not_taken_for_a_no(sent: Desk) -> None:
     for command in (("check", "member0001@example.com"), ("duplicates",), ("export",)):
         ended = sent.run("recipients", *command, "--date", DAY)
@@ -479,6 +537,37 @@ def test_an_export_has_everybody_as_csv_or_json(sent: Desk) -> None:
     assert [row["email_id"] for row in document["recipients"]] == [who for who, _ in everybody()]
     assert sent.run("recipients", "export", "--date", DAY, "--csv", "--json").code == 2
     assert sent.run("recipients", "export").code == 2
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("output", ["full disk", "closed", "limit"])
+def test_an_export_that_cannot_be_written_is_no_success(
+    sent: Desk, tmp_path: Path, form: tuple[str, ...], output: str
+) -> None:
+    assert sent.run(*SYNC).code == 0
+
+    def spoil() -> None:
+        if output == "closed":
+            os.close(1)
+        elif output == "limit":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20 * 1024, 20 * 1024))
+
+    path = Path("/dev/full") if output == "full disk" else tmp_path / "who.csv"
+    with path.open("wb") as file:
+        ended = sent.run("recipients", "export", "--date", DAY, *form, stdout=file, preexec_fn=spoil)
+    said, what_to_do = ended.err.splitlines()
+    assert ended.code == 75
+    assert said.startswith("The export is not whole: standard output cannot be written (")
+    assert what_to_do == "What to do: sendonce runbook temporary"
+
+
+def test_an_export_whose_reader_has_seen_enough_says_nothing(sent: Desk) -> None:
+    assert sent.run(*SYNC).code == 0
+    ours, theirs = os.pipe()
+    os.close(ours)
+    ended = sent.run("recipients", "export", "--date", DAY, stdout=theirs)
+    os.close(theirs)
+    assert (ended.code, ended.err) == (0, "")
 
 
 def test_no_spreadsheet_runs_what_is_in_an_export(desk: Desk) -> None:
@@ -595,12 +684,57 @@ def test_a_database_keeps_the_record_beside_the_ledger(sent: Desk, tmp_path: Pat
     assert not list(sent.state.glob("*.recipients.db*"))
 
 
+@pytest.mark.parametrize(
+    "script",
+    ["DROP TABLE about; CREATE TABLE about (x)", "DELETE FROM about", "UPDATE about SET version = 'x'"],
+)
+def test_a_damaged_record_is_one_message_with_its_remedy_whatever_is_asked(sent: Desk, script: str) -> None:
+    assert sent.run(*SYNC).code == 0
+    db = sqlite3.connect(record_file(sent))
+    db.executescript(script)
+    db.close()
+    for command in (
+        ("sync",), ("sync", "--refresh"), ("check", "a@example.com"), ("duplicates",), ("export", "--date", DAY),
+        ("forget", "--yes", "a@example.com"),
+    ):  # fmt: skip
+        day = ("--date", DAY) if command[0] == "sync" else ()
+        ended = sent.run("recipients", *command, *day)
+        assert (ended.code, ended.out) == (78, ""), ended
+        said, what_to_do = ended.err.splitlines()
+        assert "it is no record of sendonce; move it away and run `sendonce recipients sync` again" in said
+        assert what_to_do == "What to do: sendonce runbook state"
+
+
+def test_a_damaged_record_does_not_stop_the_rest_of_a_mailing(sent: Desk) -> None:
+    [campaign] = sent.sandbox.state()["campaigns"]
+    sent.sandbox.edit(campaign["id"], delivered=2000, status="canceled", keep_deliveries=True)
+    assert sent.run(*SYNC).code == 0
+    db = sqlite3.connect(record_file(sent))
+    db.executescript("DELETE FROM about")
+    db.close()
+    ended = sent.send("--wait", "--remaining", "--reason", "canceled half-way")
+    assert (ended.code, "Mailchimp has finished: 300 emails" in ended.out) == (0, True), ended
+    total = sent.sandbox.mailbox()["total"]
+    assert (total["deliveries"], total["distinct"], total["most"]) == (PEOPLE, PEOPLE, 1)
+
+
+def test_a_damaged_part_of_a_record_is_a_warning_and_the_report_is_read_anew(sent: Desk) -> None:
+    part = record_file(sent).with_name("daily.recipients.db.part")
+    part.write_bytes(b"no database at all, but long enough to be looked at" * 99)
+    part.chmod(0o600)
+    ended = sent.run(*SYNC)
+    assert ended.code == 0
+    [line] = ended.err.splitlines()
+    assert line.startswith(f"Warning: {part} was damaged, and is dropped")
+    assert rows_of(sent) == everybody()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_record_that_may_not_be_written_is_one_message(sent: Desk) -> None:
     assert sent.run(*SYNC).code == 0
     record_file(sent).chmod(0o400)
     ended = sent.run(*SYNC, "--refresh")
-    assert (ended.code, ended.err.count("\n")) == (78, 1)
+    assert (ended.code, ended.err.count("\n")) == (78, 2)  # what happened, and where the runbook has it
 
 
 def test_the_audience_of_the_sandbox_is_the_default_one(sandbox: Sandbox) -> None:

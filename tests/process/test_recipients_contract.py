@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from sendonce.adapters.clock import SystemClock
 from sendonce.adapters.recipients import LOOK_UP, FileRecipients
@@ -615,9 +615,17 @@ def test_a_look_up_in_a_database_uses_the_index_of_people(
             "it is no record of sendonce",
         ),
         (lambda p: p.mkdir(), "it is a folder, not a file"),
+        (lambda p: damage(p, "DROP TABLE about; CREATE TABLE about (x)"), "it is no record of sendonce"),
+        (lambda p: damage(p, "DELETE FROM about"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET version = 'x'"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET salt = 'x'"), "it is no record of sendonce"),
+        (lambda p: damage(p, "UPDATE about SET salt = zeroblob(65)"), "it is no record of sendonce"),
     ],
-    ids=["no database", "other job", "other account", "other database", "folder"],
-)
+    ids=[
+        "no database", "other job", "other account", "other database", "folder",
+        "other columns", "no row", "no version", "no salt", "long salt",
+    ],
+)  # fmt: skip
 def test_a_file_that_is_not_the_record_is_left_as_it_is(
     path: Path, made: Callable[[Path], object], said: str
 ) -> None:
@@ -630,6 +638,121 @@ def test_a_file_that_is_not_the_record_is_left_as_it_is(
     with pytest.raises(StateUnusable):
         in_file(path).forget(ANN)
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def damage(path: Path, script: str) -> None:
+    """Make a record of two campaigns of a date, with Ann in both, and do this to it."""
+    put(in_file(path), MAIN, people(ANN, address="ann@example.com"), keeps=True)
+    put(in_file(path), TWIN, people(ANN))
+    db = sqlite3.connect(path)
+    db.executescript(script)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "UPDATE recipients SET status = 9",
+        "UPDATE recipients SET status = -1",
+        "UPDATE recipients SET status = 'x'",
+        "UPDATE recipients SET address = x'00'",
+        "UPDATE campaigns SET sent_at = 'x'",
+        "UPDATE campaigns SET title = x'00'",
+        "UPDATE campaigns SET web_id = 'x'",
+        "ALTER TABLE campaigns RENAME title TO x",
+    ],
+)
+def test_a_row_that_was_never_written_like_that_is_damage_and_no_bug(path: Path, script: str) -> None:
+    damage(path, script)
+    for ask in (lambda: in_file(path).got(ANN), lambda: list(in_file(path).rows(DAY))):
+        with pytest.raises(StateUnusable, match="it is damaged; move it away"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["UPDATE campaigns SET synced_at = 'x'", "UPDATE campaigns SET total = 'x'"],
+)
+def test_a_campaign_that_was_never_written_like_that_is_damage_and_no_bug(path: Path, script: str) -> None:
+    damage(path, script)
+    with pytest.raises(StateUnusable, match="it is damaged; move it away"):
+        in_file(path).campaigns("", "9999-99-99")
+
+
+def test_duplicates_and_addresses_of_damaged_rows_are_no_bug(path: Path) -> None:
+    damage(path, "UPDATE recipients SET address = x'00'")
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        list(in_file(path).duplicates("", "9999-99-99"))
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        list(in_file(path).addresses_of(DAY, 9))
+    with pytest.raises(StateUnusable, match="it is damaged"):
+        in_file(path).forget(ANN)
+
+
+@pytest.mark.parametrize("kind", SQL)
+def test_a_status_in_a_database_that_is_none_is_no_bug(kind: str, tmp_path: Path) -> None:
+    place = new_place(kind, tmp_path)
+    put(in_database(place), MAIN, people(ANN))
+    backend = place.backend()
+    assert isinstance(backend, SqlBackend)
+    with backend.transaction() as db:
+        db.execute(update(sql.recipients).where(sql.recipients.c.email_id == ANN).values(status=9))
+    with pytest.raises(StateUnusable, match="it has the status 9"):
+        in_database(place).got(ANN)
+
+
+def half_way(path: Path) -> None:
+    """Have a report half way in, of enough people to fill many pages of the file."""
+    with in_file(path).writing() as writer:
+        writer.begin(MAIN, 1000, keeps_addresses=False)
+        writer.put(MAIN, 0, people(*(n.to_bytes(16) for n in range(500))))
+
+
+def other_tables(part: Path) -> None:
+    part.unlink()
+    db = sqlite3.connect(part)
+    db.execute("CREATE TABLE reports (x)")
+    db.close()
+    part.chmod(0o600)
+
+
+def cut(part: Path, at: int, length: int) -> None:
+    text = part.read_bytes()
+    part.write_bytes(text[:at] + bytes([0xFF]) * length + text[at + length :])
+
+
+@pytest.mark.parametrize(
+    "damaging",
+    [
+        lambda part: part.write_bytes(b"no database at all, but long enough to be looked at" * 99),
+        lambda part: part.write_bytes(part.read_bytes()[:9000]),
+        lambda part: cut(part, part.stat().st_size - 9000, 8000),
+        other_tables,
+    ],
+    ids=["no database", "cut off", "damaged pages", "other tables"],
+)
+def test_a_half_read_report_that_is_damaged_is_dropped_with_a_warning_and_begun_anew(
+    path: Path, damaging: Callable[[Path], object]
+) -> None:
+    put(in_file(path), TWIN, people(BEN))
+    half_way(path)
+    damaging(path.with_name("daily.recipients.db.part"))
+    record, warned = in_file(path), list[str]()
+    record.warn = warned.append
+    assert put(record, MAIN, people(*(n.to_bytes(16) for n in range(1, 501))), people(ANN)) == 501
+    [warning] = warned
+    assert "daily.recipients.db.part was damaged, and is dropped" in warning
+    assert (ids(in_file(path), ANN), ids(in_file(path), BEN)) == ([MAIN.id], [TWIN.id])
+    assert not path.with_name("daily.recipients.db.part").exists()
+
+
+def test_a_half_read_report_that_is_sound_is_not_dropped(path: Path) -> None:
+    half_way(path)
+    record, warned = in_file(path), list[str]()
+    record.warn = warned.append
+    with record.writing() as writer:
+        assert writer.begin(MAIN, 1000, keeps_addresses=False) == {0}
+    assert warned == []
 
 
 def test_a_record_of_a_newer_sendonce_is_left_to_it(path: Path) -> None:

@@ -17,6 +17,7 @@ from sendonce.core.recipients import (
     email_id_of,
     entries_of,
     fault_of,
+    is_nameable,
     pages_of,
     parsed_ids,
     tombstone_of,
@@ -39,6 +40,41 @@ def page(total: int, *numbers: int) -> ReportPage:
 def test_a_person_is_named_as_mailchimp_names_them_however_the_address_is_written(address: str) -> None:
     # `printf freddie@example.com | md5sum`
     assert email_id_of(address).hex() == "a27d287ece304faf3da8de511cc8b5a8"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "o'brien@example.com",
+        "!#$%&'*+/=?^_{|}~-a.b@example.com",
+        '"a(b)"@example.co.uk',
+        "jürgen@münchen.de",
+        "`@a.b",
+    ],
+)
+def test_whatever_mailchimp_takes_before_the_sign_is_an_address(address: str) -> None:
+    assert is_nameable(address)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "@example.com",
+        "a@b",
+        "a@.com",
+        "a@b.",
+        "a@b..c",
+        "a@b@c.d",
+        "a b@c.d",
+        "a\x00@c.d",
+        "a\x9f@c.d",
+        "a@c d.e",
+    ],
+)
+def test_what_lacks_a_part_or_has_white_space_is_no_address(text: str) -> None:
+    assert not is_nameable(text)
 
 
 def test_an_id_of_a_report_is_read_and_anything_else_is_not() -> None:

@@ -1242,3 +1242,22 @@ def test_without_an_env_file_its_parser_is_not_imported(tmp_path: Path) -> None:
 def test_a_window_that_closes_when_it_opens_is_called_empty(tmp_path: Path) -> None:
     assert "is empty: it closes when it opens" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:00-07:00")
     assert "ends before it begins" in fault_of(GOOD, tmp_path, SENDONCE_WINDOW="07:01-07:00")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["daily.lock", "daily.json", "daily.json.bak", "daily.json.guard", "daily.lock.guard", "weekly.json"],
+)
+def test_the_record_of_recipients_is_no_file_of_lease_or_ledger(tmp_path: Path, name: str) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "link").symlink_to("state")
+    for place in ("state", "link", "state/../state"):
+        values = GOOD | {"SENDONCE_STATE": "state", "SENDONCE_RECIPIENTS_FILE": f"{place}/{name}"}
+        assert "is where a job keeps its lock or its ledger" in fault_of(values, tmp_path)
+    elsewhere = GOOD | {"SENDONCE_STATE": "state", "SENDONCE_RECIPIENTS_FILE": f"other/{name}"}
+    assert loaded(elsewhere, tmp_path).recipients_file == tmp_path / "other" / name
+
+
+def test_the_record_of_recipients_may_be_in_the_state_folder(tmp_path: Path) -> None:
+    values = GOOD | {"SENDONCE_STATE": "state", "SENDONCE_RECIPIENTS_FILE": "state/daily.recipients.db"}
+    assert loaded(values, tmp_path).recipients_file == tmp_path / "state/daily.recipients.db"

@@ -14,11 +14,12 @@ import sqlite3
 import stat
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sendonce.adapters.rights import kind, may_others_write, whose
 from sendonce.core.errors import LeaseBusy, StateUnusable, Temporary
 from sendonce.core.recipients import (
+    ID_BYTES,
     STATUSES,
     Duplicate,
     Got,
@@ -26,20 +27,25 @@ from sendonce.core.recipients import (
     Recorded,
     Row,
     buried,
+    status_at,
     tombstone_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from sendonce.core.ports import Clock
     from sendonce.core.recipients import Recipient
 
+Found = TypeVar("Found")
+
 VERSION: Final = 1
 BUSY_S: Final = 60
 """So long a look-up waits for a report that is just going in."""
 SALT_BYTES: Final = 32
+MAX_SALT_BYTES: Final = 64
+"""blake2b takes no longer key."""
 CACHE_KIB: Final = 32_000
 READ_BYTES: Final = 1 << 20
 CLEAN: Final = 1
@@ -65,6 +71,12 @@ CREATE TABLE IF NOT EXISTS part.pages (
 CREATE TABLE IF NOT EXISTS part.staged (
     id TEXT NOT NULL, email_id BLOB NOT NULL, status INTEGER NOT NULL, address TEXT)
 """
+_PART_LOOKS: Final = (
+    "SELECT id, total, keeps_addresses, over FROM part.reports LIMIT 0",
+    "SELECT id, page FROM part.pages LIMIT 0",
+    "SELECT id, email_id, status, address FROM part.staged LIMIT 0",
+)
+_OF_DAMAGE: Final = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"})
 LOOK_UP: Final = (
     "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
     "WHERE r.email_id IN (?, ?) ORDER BY c.date, c.sent_at, c.id"
@@ -91,13 +103,15 @@ class FileRecipients:
 
     def __init__(self, path: Path, *, job: str, api: str, clock: Clock) -> None:
         self._path, self._job, self._api, self._clock = path, job, api, clock
+        self.warn: Callable[[str], None] = lambda _: None
+        """Gets what a person should know though all goes on."""
 
     # ---- reading ----
 
     def campaigns(self, first: str, last: str) -> tuple[Recorded, ...]:
         """Return the campaigns on record; see `RecipientRecord`."""
         query = "SELECT * FROM campaigns WHERE date BETWEEN ? AND ? ORDER BY date, sent_at, id"
-        return tuple(_recorded(row) for row in self._rows(query, first, last))
+        return tuple(self._rows(_recorded, query, first, last))
 
     def got(self, email_id: bytes) -> tuple[Got, ...]:
         """Return what a person got; see `RecipientRecord`."""
@@ -106,16 +120,13 @@ class FileRecipients:
                 return ()
             stone = tombstone_of(email_id, _salt(db))
             found = db.execute(LOOK_UP, (email_id, stone)).fetchall()
-        return tuple(
-            Got(_campaign(row), STATUSES[row["status"]], row["address"] or "", row["email_id"] == stone)
-            for row in found
-        )
+        with self._legible():
+            rows = [_row(row) for row in found]
+        return tuple(Got(r.campaign, r.status, r.address, r.email_id == stone) for r in rows)
 
     def duplicates(self, first: str, last: str) -> Iterator[Duplicate]:
         """Go through who got more than one campaign of a date; see `RecipientRecord`."""
-        for row in self._rows(_DUPLICATES, first, last):
-            ids = tuple(sorted(row["ids"].split()))
-            yield Duplicate(row["date"], row["email_id"], ids, row["address"] or "")
+        yield from self._rows(_duplicate, _DUPLICATES, first, last)
 
     def rows(self, date: str) -> Iterator[Row]:
         """Go through all recipients of a date; see `RecipientRecord`."""
@@ -123,14 +134,13 @@ class FileRecipients:
             "SELECT c.*, r.email_id, r.status, r.address FROM recipients r JOIN campaigns c ON c.number = r.number "
             "WHERE c.date = ? ORDER BY r.email_id, c.sent_at, c.id"
         )
-        for row in self._rows(query, date):
-            yield Row(_campaign(row), row["email_id"], STATUSES[row["status"]], row["address"] or "")
+        yield from self._rows(_row, query, date)
 
     def count(self, date: str) -> int:
         """Count the people of a date; see `RecipientRecord`."""
         of_date = "r.number IN (SELECT number FROM campaigns WHERE date = ?)"
         query = f"SELECT count(DISTINCT r.email_id) AS people FROM recipients r WHERE {of_date}"  # noqa: S608 - our own words
-        return next((row["people"] for row in self._rows(query, date)), 0)
+        return next(self._rows(lambda row: int(row["people"]), query, date), 0)
 
     def addresses_of(self, date: str, limit: int) -> Iterator[str]:
         """Go through the addresses kept of a date; see `RecipientRecord`."""
@@ -138,13 +148,14 @@ class FileRecipients:
             "SELECT max(r.address) AS address FROM recipients r JOIN campaigns c ON c.number = r.number "
             "WHERE c.date = ? AND r.address <> '' GROUP BY r.email_id LIMIT ?"
         )
-        for row in self._rows(query, date, limit):
-            yield row["address"]
+        yield from self._rows(lambda row: _text(row["address"]), query, date, limit)
 
-    def _rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
+    def _rows(self, read: Callable[[sqlite3.Row], Found], query: str, *values: object) -> Iterator[Found]:
         with self._translated(), self._opened() as db:
-            if db is not None:
-                yield from db.execute(query, values)
+            for row in db.execute(query, values) if db is not None else ():
+                with self._legible():
+                    found = read(row)
+                yield found
 
     # ---- writing ----
 
@@ -158,12 +169,27 @@ class FileRecipients:
             with self._opened(is_written=True) as db:
                 if db is None:
                     raise self._unusable("it was removed meanwhile")
-                writer = _Writer(db, part, self._translated, self._clock)
+                self._attach(db, part)
+                writer = _Writer(db, self._translated, self._clock)
                 try:
                     yield writer
                 finally:
                     if writer.close():
                         self._remove_part()
+
+    def _attach(self, db: sqlite3.Connection, part: Path) -> None:
+        """Open the second file; one that is damaged is dropped, as all that it holds can be read again."""
+        try:
+            _attach(db, part)
+        except sqlite3.DatabaseError as error:
+            if _name_of(error) not in _OF_DAMAGE:
+                raise
+            with suppress(sqlite3.Error):  # it may never have come so far
+                db.execute("DETACH part")
+            self._remove_part()
+            self._make(part)
+            self.warn(f"{part} was damaged, and is dropped: the report that was half way in is read anew.")
+            _attach(db, part)
 
     def forget(self, email_id: bytes) -> int:
         """Put a tombstone in a person's place; see `RecipientRecord`."""
@@ -180,7 +206,8 @@ class FileRecipients:
                 now = self._clock.now().isoformat(timespec="seconds")
                 db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (stone, now))
                 kept = "SELECT address FROM recipients WHERE email_id = ? AND address IS NOT NULL"
-                addresses = {row["address"].encode() for row in db.execute(kept, (email_id,))}
+                with self._legible():
+                    addresses = {_text(row["address"]).encode() for row in db.execute(kept, (email_id,))}
                 changed = db.execute(
                     "UPDATE OR REPLACE recipients SET email_id = ?, address = NULL WHERE email_id = ?",
                     (stone, email_id),
@@ -328,7 +355,11 @@ class FileRecipients:
                 about = (VERSION, self._job, self._api, os.urandom(SALT_BYTES))
                 db.execute("INSERT INTO about VALUES (1, ?, ?, ?, ?)", about)
             db.execute("COMMIT")
-        found = db.execute("SELECT * FROM about").fetchone()
+        # each by its name: of a table of somebody else's SQLite says that it lacks them
+        found = db.execute("SELECT version, job, api, salt FROM about").fetchone()
+        kinds = [] if found is None else list(map(type, found))
+        if kinds != [int, str, str, bytes] or not 0 < len(found["salt"]) <= MAX_SALT_BYTES:
+            raise self._unusable(_WHY["SQLITE_ERROR"])
         if found["version"] > VERSION:
             raise self._unusable("a newer sendonce made it; use that one")
         if found["job"] != self._job:
@@ -340,6 +371,14 @@ class FileRecipients:
         return StateUnusable(
             f"The record of recipients {self._path} cannot be used: {why}. It is left as it is."
         )
+
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Round the reading of a row: one that is not as `_Writer` writes it is damage, and no bug of ours."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError):
+            raise self._unusable(_WHY["SQLITE_CORRUPT"]) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -372,16 +411,8 @@ _WHY: Final = {
 class _Writer:
     """Reports on their way into the record; satisfies `RecipientWriter`."""
 
-    def __init__(self, db: sqlite3.Connection, part: Path, translated: Any, clock: Clock) -> None:
+    def __init__(self, db: sqlite3.Connection, translated: Any, clock: Clock) -> None:
         self._db, self._translated, self._clock = db, translated, clock
-        db.execute("ATTACH ? AS part", (str(part),))
-        # the guard keeps others away, so that a log needs no memory shared with them, and no file system that has it
-        db.execute("PRAGMA part.locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA part.journal_mode = WAL")
-        # after a power failure some of the last pages may be missing, and are read again
-        db.execute("PRAGMA part.synchronous = NORMAL")
-        for statement in _PART_TABLES.split(";"):
-            db.execute(statement)
         self._is_spoiled = False
         self._salt = _salt(db)
         self._forgotten = {row["email_id"] for row in db.execute("SELECT email_id FROM forgotten")}
@@ -494,6 +525,25 @@ class _Writer:
                 raise
 
 
+def _attach(db: sqlite3.Connection, part: Path) -> None:
+    """Open the second file as `part`, and see that it can be gone on with. Raise DatabaseError if not."""
+    db.execute("ATTACH ? AS part", (str(part),))
+    # the guard keeps others away, so that a log needs no memory shared with them, and no file system that has it
+    db.execute("PRAGMA part.locking_mode = EXCLUSIVE")
+    db.execute("PRAGMA part.journal_mode = WAL")
+    # after a power failure some of the last pages may be missing, and are read again
+    db.execute("PRAGMA part.synchronous = NORMAL")
+    for statement in _PART_TABLES.split(";"):
+        db.execute(statement)
+    for look in _PART_LOOKS:
+        db.execute(look)
+    # its pages each by each: else one shows only when its report is to count, and then every time
+    if (found := db.execute("PRAGMA part.quick_check(1)").fetchone()[0]) != "ok":
+        damage = sqlite3.DatabaseError(found)
+        damage.sqlite_errorname = "SQLITE_CORRUPT"
+        raise damage
+
+
 def _name_of(error: sqlite3.Error) -> str:
     return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
@@ -511,11 +561,35 @@ def _values(campaign: Mailed, total: int, now: datetime) -> tuple[object, ...]:
 
 def _campaign(row: sqlite3.Row) -> Mailed:
     sent_at = datetime.fromisoformat(row["sent_at"]) if row["sent_at"] else None
-    return Mailed(row["id"], row["date"], row["title"], row["role"], row["web_id"], sent_at)
+    web_id = None if row["web_id"] is None else int(row["web_id"])
+    which, date, title, role = (_text(row[name]) for name in ("id", "date", "title", "role"))
+    return Mailed(which, date, title, role, web_id, sent_at)
 
 
 def _recorded(row: sqlite3.Row) -> Recorded:
-    return Recorded(_campaign(row), row["total"], datetime.fromisoformat(row["synced_at"]))
+    return Recorded(_campaign(row), int(row["total"]), datetime.fromisoformat(row["synced_at"]))
+
+
+def _row(row: sqlite3.Row) -> Row:
+    address = _text(row["address"] or "")
+    return Row(_campaign(row), _id(row["email_id"]), status_at(row["status"]), address)
+
+
+def _duplicate(row: sqlite3.Row) -> Duplicate:
+    ids = tuple(sorted(_text(row["ids"]).split()))
+    return Duplicate(_text(row["date"]), _id(row["email_id"]), ids, _text(row["address"] or ""))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _id(value: object) -> bytes:
+    if not isinstance(value, bytes) or len(value) != ID_BYTES:
+        raise TypeError(value)
+    return value
 
 
 def _named(path: Path, suffix: str) -> Path:

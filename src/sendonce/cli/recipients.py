@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from sendonce import compose
 from sendonce.cli.base import cli, common, confirm, day_option, shared, warnings_of
-from sendonce.core.errors import WrongUsage
+from sendonce.core.errors import Refused, Temporary, WrongUsage
 from sendonce.exits import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
+    from zoneinfo import ZoneInfo
 
     from sendonce.compose import Job
     from sendonce.core.recipients import Got, Mailed, Row
-    from sendonce.recipients import Synced
+    from sendonce.recipients import Checked, Synced
+    from sendonce.runbook import Section
 
 CHUNK_ROWS = 5000
 COLUMNS = ("date", "campaign", "email_id", "status", "address", "sent_at")
@@ -51,6 +55,8 @@ def recipients_sync(
     """
     from sendonce import recipients as record
 
+    if wait_seconds != wait_seconds:  # noqa: PLR0124 - nan, which click takes for a number in every range
+        raise WrongUsage("--wait-seconds nan is no number of seconds.")
     job = shared.open_job()
     first, last = _span(job, day, since, until)
     with shared.screen as screen:
@@ -59,11 +65,13 @@ def recipients_sync(
     lines = [_line(one) for one in found]
     voice = shared.voice
     message = " ".join(lines)
+    section = _section(code, message)
     voice.document(
         "recipients sync",
         code,
         campaigns=[_parts(one.campaign) | _state(one) for one in found],
         message=message,
+        runbook=section,
     )
     if code is ExitCode.OK and not voice.is_quiet:
         voice.result("\n".join(lines))
@@ -72,7 +80,28 @@ def recipients_sync(
 
         complain("\n".join(printable(line) for line in lines))
     voice.warnings(warnings_of(job))
+    voice.what_to_do(section)
     return code
+
+
+def _section(code: ExitCode, message: str) -> Section | None:
+    """Where the runbook has a sync that is not complete."""
+    if code is ExitCode.OK:
+        return None
+    from sendonce.runbook import of_error
+
+    error = Refused(message) if code is ExitCode.REFUSED else Temporary(message)
+    return of_error("recipients sync", error, message)
+
+
+def _day(job: Job, text: str | None) -> date:
+    """The date that is meant. Raise WrongUsage for a future one: nobody got it yet, whatever else is said."""
+    day, today = job.day(text, early=True), job.today()
+    if day > today:
+        raise WrongUsage(
+            f"{day} is in the future (today is {today}, {job.settings.zone}): nobody got anything of it yet."
+        )
+    return day
 
 
 def _span(job: Job, day: str | None, since: str | None, until: str | None) -> tuple[date, date]:
@@ -81,9 +110,9 @@ def _span(job: Job, day: str | None, since: str | None, until: str | None) -> tu
     if since is None and until is not None:
         raise WrongUsage("--until needs --since.")
     if since is None:
-        when = job.day(day)
+        when = _day(job, day)
         return when, when
-    first, last = job.day(since), job.day(until)
+    first, last = _day(job, since), _day(job, until)
     if first > last:
         raise WrongUsage(f"--since {first} lies after --until {last}.")
     return first, last
@@ -133,32 +162,24 @@ def recipients_check(address: str, day: str | None, *, live: bool) -> ExitCode:
     from zoneinfo import ZoneInfo
 
     from sendonce import recipients as record
-    from sendonce.report import local, printable
+    from sendonce.report import printable
 
     record.email_id(address)  # one that is none is said before anything else
     job = shared.open_job(needs_mailchimp=live)
     if live:
-        found = record.check_live(job, address, job.day(day))
+        found = record.check_live(job, address, _day(job, day))
     else:
-        found = record.check(job, address, None if day is None else job.day(day))
-    zone = ZoneInfo(job.settings.zone)
-    lines = [
-        f'{got.campaign.date}: got "{got.campaign.title}" ({got.campaign.id}), {local(got.campaign.sent_at, zone)}, '
-        f"{_fate(got)}"
-        for got in found.got
-    ]
+        found = record.check(job, address, None if day is None else _day(job, day))
+    lines = [_got_line(got, ZoneInfo(job.settings.zone)) for got in found.got]
     if not lines:
         where = "Mailchimp shows" if live else "The record has"
         lines = [
             f"{where} nothing that {address.strip()} got{f' for {job.day(day)}' if day or live else ''}."
         ]
-    if found.unknown:
-        ids = ", ".join(one.id for one in found.unknown)
-        lines.append(
-            f"Of campaign {ids} it cannot be said: its report is not {'whole' if live else 'on record'} yet."
-        )
+    lines += _open_lines(found, live=live)
     # a report that is missing may name them: that is no "no"
-    code = ExitCode.OK if found.got else ExitCode.TEMPORARY if found.unknown else ExitCode.REFUSED
+    is_open = found.unknown or found.gone
+    code = ExitCode.OK if found.got else ExitCode.TEMPORARY if is_open else ExitCode.REFUSED
     voice = shared.voice
     voice.document(
         "recipients check",
@@ -167,13 +188,37 @@ def recipients_check(address: str, day: str | None, *, live: bool) -> ExitCode:
         campaigns=[
             _parts(got.campaign) | {"status": got.status, "forgotten": got.is_forgotten} for got in found.got
         ],
-        unknown=[one.id for one in found.unknown],
+        unknown=[one.id for one in (*found.unknown, *found.gone)],
+        gone=[one.id for one in found.gone],
         message=" ".join(lines),
     )
     if not voice.is_quiet:
         voice.result("\n".join(printable(line) for line in lines))
     voice.warnings(warnings_of(job))
     return code
+
+
+def _got_line(got: Got, zone: ZoneInfo) -> str:
+    from sendonce.report import local
+
+    it = got.campaign
+    return f'{it.date}: got "{it.title}" ({it.id}), {local(it.sent_at, zone)}, {_fate(got)}'
+
+
+def _open_lines(found: Checked, *, live: bool) -> list[str]:
+    """Of which campaigns it cannot be said whether the person got them."""
+    lines = []
+    if found.unknown:
+        ids = ", ".join(one.id for one in found.unknown)
+        what = "whole" if live else "on record"
+        lines.append(f"Of campaign {ids} it cannot be said: its report is not {what} yet.")
+    if found.gone:
+        ids = ", ".join(one.id for one in found.gone)
+        lines.append(
+            f"Of campaign {ids} Mailchimp can say no more: it was deleted there. Without --live the record is asked, which "
+            "knows if it was read before."
+        )
+    return lines
 
 
 def _fate(got: Got) -> str:
@@ -190,7 +235,7 @@ def recipients_duplicates(day: str | None) -> ExitCode:
     from sendonce import recipients as record
 
     job = shared.open_job(needs_mailchimp=False)
-    when = None if day is None else job.day(day)
+    when = None if day is None else _day(job, day)
     book, unknown = record.on_record(job, when)
     first, last = ("", "9999-99-99") if when is None else (when.isoformat(), when.isoformat())
     found = list(book.duplicates(first, last))
@@ -236,38 +281,71 @@ def recipients_export(day: str | None, *, is_csv: bool) -> ExitCode:
 
     Exit 75 if the report of one of its campaigns is missing.
     """
-    import json
-
     from sendonce import recipients as record
-    from sendonce.report import JSON_VERSION, as_csv, write
 
     if day is None:
         raise WrongUsage("recipients export needs --date.")
     if is_csv and shared.is_json:
         raise WrongUsage("--csv and --json exclude each other.")
     job = shared.open_job(needs_mailchimp=False)
-    when = job.day(day)
+    when = _day(job, day)
     book, unknown = record.on_record(job, when)
     code = ExitCode.TEMPORARY if unknown else ExitCode.OK
-    # a million rows go out as they are read
     chunks = _chunks(book.rows(when.isoformat()))
-    if shared.is_json:
-        head = {"version": JSON_VERSION, "command": "recipients export", "exit": int(code)}
-        head["date"] = when.isoformat()
-        head["unknown"] = [one.id for one in unknown]
-        comma = json.dumps(head)[:-1] + ', "recipients": ['
-        for chunk in chunks:
-            rows = (json.dumps(dict(zip(COLUMNS, _cells(row), strict=True))) for row in chunk)
-            write(1, comma + ", ".join(rows))
-            comma = ", "
-        write(1, ("" if comma == ", " else comma) + "]}\n")
-    else:
-        write(1, as_csv(COLUMNS, []))
-        for chunk in chunks:
-            write(1, as_csv(COLUMNS, map(_cells, chunk)).partition("\n")[2])
+    ids = [one.id for one in unknown]
+    texts = _as_json(chunks, code, when, ids) if shared.is_json else _as_csv(chunks)
+    for text in texts:  # a million rows go out as they are read
+        if not _put_out(text):
+            break
     missing = [f"Campaign {one.id} of {when} is not on record yet." for one in unknown]
     shared.voice.warnings([*missing, *warnings_of(job)])
     return code
+
+
+def _as_json(chunks: Iterator[list[Row]], code: ExitCode, when: date, unknown: list[str]) -> Iterator[str]:
+    import json
+
+    from sendonce.report import JSON_VERSION
+
+    head = {"version": JSON_VERSION, "command": "recipients export", "exit": int(code)}
+    head |= {"date": when.isoformat(), "unknown": unknown}
+    yield json.dumps(head)[:-1] + ', "recipients": ['
+    comma = ""
+    for chunk in chunks:
+        rows = (json.dumps(dict(zip(COLUMNS, _cells(row), strict=True))) for row in chunk)
+        yield comma + ", ".join(rows)
+        comma = ", "
+    yield "]}\n"
+
+
+def _as_csv(chunks: Iterator[list[Row]]) -> Iterator[str]:
+    from sendonce.report import as_csv
+
+    yield as_csv(COLUMNS, [])
+    for chunk in chunks:
+        yield as_csv(COLUMNS, map(_cells, chunk)).partition("\n")[2]
+
+
+def _put_out(text: str) -> bool:
+    """Write all of it to standard output; False if nobody reads on. Raise Temporary if it cannot be written.
+
+    Elsewhere what cannot be said changes nothing. Here it is what the command is for, and half of it looks whole.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    why = "" if sys.stdout else "it is closed"  # what is there in its place swallows everything
+    try:
+        while data and not why:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError:
+        return False
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise Temporary(
+            f"The export is not whole: standard output cannot be written ({why}). The record is as it was. Throw away what "
+            "came, mend that, and run again."
+        )
+    return True
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
@@ -301,7 +379,10 @@ def recipients_forget(address: str, *, yes: bool) -> ExitCode:
         is_agreed=yes,
     )
     count = book.forget(who)
-    text = f"Forgotten: {count} entries name nobody any more, and count as before. Reports to come will not name them."
+    said = "1 entry names nobody any more, and counts as before"
+    if count != 1:
+        said = f"{count} entries name nobody any more, and count as before"
+    text = f"Forgotten: {said}. Reports to come will not name them."
     shared.voice.document("recipients forget", ExitCode.OK, entries=count, message=text)
     if not shared.voice.is_quiet:
         shared.voice.result(text)

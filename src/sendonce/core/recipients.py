@@ -6,6 +6,7 @@ forgotten is kept as a tombstone in its place: a keyed hash of it, with a salt o
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b, md5
@@ -30,6 +31,7 @@ STATUSES: Final = ("sent", "hard", "soft", "other")
 UNSENT: Final = frozenset({"save", "schedule", "paused"})
 DONE: Final = frozenset({"sent", "canceled"})
 ID_BYTES: Final = 16
+_ADDRESS_FORM: Final = r"[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f.]+(\.[^@\s\x00-\x1f\x7f-\x9f.]+)+"
 
 
 class Recipient(NamedTuple):
@@ -101,6 +103,11 @@ class Verdict(Enum):
     NOT_MAILED = "not mailed"
 
 
+def is_nameable(text: str) -> bool:
+    """Whether it can be the address of a person in Mailchimp, which takes more than a sender's may have (`o'brien@`)."""
+    return re.fullmatch(_ADDRESS_FORM, text) is not None
+
+
 def email_id_of(address: str) -> bytes:
     """Name a person as Mailchimp does."""
     return md5(address.strip().lower().encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
@@ -112,6 +119,13 @@ def parsed_ids(texts: Collection[str]) -> list[bytes]:
     if set(map(len, ids)) - {ID_BYTES}:
         raise ValueError(texts)
     return ids
+
+
+def status_at(place: object) -> str:
+    """The status that a record keeps as this place. Raise ValueError if there is none."""
+    if not isinstance(place, int) or not 0 <= place < len(STATUSES):
+        raise ValueError(place)
+    return STATUSES[place]
 
 
 def tombstone_of(email_id: bytes, salt: bytes) -> bytes:

@@ -48,6 +48,7 @@ _ID_FORM: Final = "[0-9a-f]{6,20}"
 _ACCOUNT_FORM: Final = "[0-9A-Za-z]{6,40}"
 _URL_FORM: Final = r"http://((?:127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5}))/3\.0"
 _ADDRESS_FORM: Final = r"""[^@\s<>()"',;:\\]{1,64}@[^@\s<>()"',;:\\.]+(\.[^@\s<>()"',;:\\.]+)+"""
+_STATE_FILE_FORM: Final = rf"{_JOB_FORM}\.(json|lock)(\..*)?"
 _HIGHEST_PORT: Final = 65535
 _LOCK_WAIT_OVER_LEASE_S: Final = 15
 
@@ -275,11 +276,12 @@ def _settings(
         reading.matching("SENDONCE_RECIPIENT_GUARD", "off|job|audience", "off, job or audience") or Scope.OFF
     )
     warnings += _idle_guards(guards, recipient_guard, source, subject)
+    state = _state(reading, warnings, is_needed=needs_state)
     id_wanted = "6 to 20 of 0-9 and a-f, as 1a2b3c4d5e"
     return Settings(
         job=reading.matching("SENDONCE_JOB", _JOB_FORM, _JOB_WANTED),
         zone=reading.zone(),
-        state=_state(reading, warnings, is_needed=needs_state),
+        state=state,
         api_key=access.key,
         server_prefix=access.prefix,
         api_host=access.host,
@@ -306,7 +308,7 @@ def _settings(
         skip_dates=reading.path("SENDONCE_SKIP_DATES"),
         is_recording_recipients=_is_yes(reading, "SENDONCE_RECORD_RECIPIENTS"),
         is_keeping_addresses=_is_yes(reading, "SENDONCE_KEEP_ADDRESSES"),
-        recipients_file=reading.path("SENDONCE_RECIPIENTS_FILE"),
+        recipients_file=_recipients_file(reading, state),
         log_file=reading.path("SENDONCE_LOG_FILE"),
         is_log_json=reading.matching("SENDONCE_LOG_FORMAT", "text|json", "text or json") == "json",
         ping_url=Secret(ping_url) if ping_url else None,
@@ -317,6 +319,21 @@ def _settings(
         origins=_origins(reading, access),
         warnings=tuple(warnings),
     )
+
+
+def _recipients_file(reading: Reading, state: Path | StateUrl) -> Path | None:
+    """Return where the record of recipients is to be; not in a file of lease or ledger, which it would spoil."""
+    name = "SENDONCE_RECIPIENTS_FILE"
+    path = reading.path(name)
+    if path is None or not isinstance(state, Path) or "SENDONCE_STATE" not in reading.values:
+        return path
+    is_theirs = re.fullmatch(_STATE_FILE_FORM, path.name) is not None
+    if is_theirs and os.path.realpath(path.parent) == os.path.realpath(state):
+        reading.wrong(
+            name,
+            "is where a job keeps its lock or its ledger; name a file of its own, as daily.recipients.db",
+        )
+    return path
 
 
 def _guards(reading: Reading, account_id: str) -> Guards:

@@ -17,7 +17,7 @@ from sqlalchemy import and_, delete, exists, func, insert, literal, not_, null, 
 from sqlalchemy.exc import IntegrityError
 
 from sendonce.adapters.shared import sql
-from sendonce.core.errors import Temporary
+from sendonce.core.errors import StateUnusable, Temporary
 from sendonce.core.recipients import (
     STATUSES,
     Duplicate,
@@ -27,6 +27,7 @@ from sendonce.core.recipients import (
     Recorded,
     Row,
     buried,
+    status_at,
     tombstone_of,
 )
 
@@ -82,7 +83,7 @@ class SqlRecipients:
         got = [
             Got(
                 campaigns[row.number],
-                STATUSES[row.status],
+                _status(row.status),
                 row.address or "",
                 bytes(row.email_id) != email_id,
             )
@@ -126,7 +127,7 @@ class SqlRecipients:
             with self._backend.transaction(is_read=True) as db:
                 found = db.execute(query.where(after)).all()
             for row in found:
-                yield Row(_campaign(row), bytes(row.email_id), STATUSES[row.status], row.address or "")
+                yield Row(_campaign(row), bytes(row.email_id), _status(row.status), row.address or "")
             if len(found) < READ_ROWS:
                 return
             last = found[-1]
@@ -345,3 +346,13 @@ def _values(campaign: Mailed) -> dict[str, Any]:
 def _campaign(row: Any) -> Mailed:
     sent_at = datetime.fromisoformat(row.sent_at) if row.sent_at else None
     return Mailed(row.id, row.date, row.title, row.role, row.web_id, sent_at)
+
+
+def _status(place: object) -> str:
+    try:
+        return status_at(place)
+    except ValueError:
+        raise StateUnusable(
+            f"The record of recipients in the database cannot be used: it has the status {place!a}, which sendonce never "
+            "writes. It is left as it is: was it made by a newer one, or by hand?"
+        ) from None
