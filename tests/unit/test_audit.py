@@ -521,3 +521,24 @@ def test_a_rebuilt_ledger_keeps_every_order_as_it_was(
     # and it is one that can be written, and read again
     written = empty(JOB, "us19.api.mailchimp.com").rebuilt([merged])
     assert parse(written.dump()).batch(DAY) == merged
+
+
+STOPPED = campaign(status="canceled", emails_sent=1812)
+
+
+def test_a_mailing_that_was_canceled_and_completed_has_left_and_both_parts_are_named() -> None:
+    second = campaign("dddddd", title=f"{KEY} (remaining 2) [00000004]", emails_sent=2000)
+    outcome = arrival([STOPPED, second, replace(REPAIR_SHOWN, status="canceled")], DAY, KEY, UTC)
+    assert (outcome.ending, outcome.campaign_id, outcome.emails_sent) == (Ending.FOUND_SENT, A, 3815)
+    assert outcome.message == (
+        f'{DAY}: "{KEY}" (aaaaaa) is canceled, 1812 emails; "{REPAIR.title}" (cccccc) is canceled, 3 emails; '
+        f'"{KEY} (remaining 2) [00000004]" (dddddd) is sent, 2000 emails.'
+    )
+    without_number = arrival([STOPPED, campaign("dddddd", "sending", f"{KEY} (remaining 1)")], DAY, KEY, UTC)
+    assert without_number.message.endswith(f'"{KEY} (remaining 1)" (dddddd) is sending.')
+
+
+def test_a_mailing_whose_repair_was_stopped_too_has_not_left() -> None:
+    outcome = arrival([STOPPED, replace(REPAIR_SHOWN, status="canceled")], DAY, KEY, UTC)
+    assert outcome.ending is Ending.REFUSED
+    assert "1812 emails (send-batch --remaining mails it to the others)" in outcome.message
