@@ -20,6 +20,7 @@ from sendonce.core.recipients import (
     is_nameable,
     pages_of,
     parsed_ids,
+    status_at,
     tombstone_of,
     verdict,
 )
@@ -172,3 +173,10 @@ def test_who_was_forgotten_is_kept_as_the_tombstone_alone_and_others_as_they_are
     stone = tombstone_of(gone.email_id, SALT)
     assert buried([gone, there], {stone}, SALT) == (Recipient(stone, "hard"), there)
     assert buried([gone, there], set(), SALT) == (gone, there)
+
+
+def test_a_status_is_kept_as_its_place_and_another_place_is_damage() -> None:
+    assert [status_at(place) for place in range(3)] == ["sent", "hard", "soft"]
+    for place in (-1, 9, "1", None):
+        with pytest.raises(ValueError, match=str(place)):
+            status_at(place)
