@@ -82,11 +82,16 @@ def _is_the_same_once_more(item: pytest.Item) -> bool:
     if "mariadb" in item.name:
         return True
     is_of_replicate = "/process/" in item.nodeid and "replicate" in item.name
-    is_of_servers = "test_several_servers" in item.nodeid or "test_store_faults" in item.nodeid
+    of_servers = ("test_several_servers", "test_store_faults", "test_recipients_contract")
+    is_of_servers = any(name in item.nodeid for name in of_servers)
     is_of_postgresql = is_of_servers and "postgresql" in item.name
     # a death at each system call of a draft is the newcomer's; the longer way of a created campaign is CI's
-    is_long_sweep = "test_syscall_sweep" in item.nodeid and "html" in item.name
-    return is_of_replicate or is_of_postgresql or is_long_sweep
+    is_long_sweep = (
+        any(f in item.nodeid for f in ("test_syscall_sweep", "test_repair")) and "[html" in item.name
+    )
+    # the doctor on PostgreSQL is the newcomer's
+    is_of_doctor = "test_doctor" in item.nodeid and ("redis" in item.name or "[html" in item.name)
+    return is_of_replicate or is_of_postgresql or is_long_sweep or is_of_doctor
 
 
 @pytest.fixture

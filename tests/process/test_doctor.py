@@ -749,6 +749,7 @@ def test_a_database_that_is_not_there_or_has_no_tables_is_named(
     assert (name, "it has no such database" in fact) == ("server", True)
 
 
+@pytest.mark.wide
 def test_a_name_that_leads_nowhere_is_told_from_a_server_that_is_down(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_read_that_fails_is_repeated(sent: Desk, fault: str) -> None:
     assert rows_of(sent) == everybody()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("word", ["drip:0.5", "stall-after"])
 def test_an_answer_without_end_on_a_kept_connection_is_given_up(sent: Desk, word: str) -> None:
     """Its bytes come in time, each by itself: only the time of the whole ends it."""

@@ -104,6 +104,7 @@ def test_a_lost_answer_to_a_repair_is_looked_up_and_not_repeated(desk: Desk) -> 
     assert mailed(desk) == (PEOPLE, PEOPLE, 1)
 
 
+@pytest.mark.wide
 def test_a_canceled_mailing_is_repaired_although_the_ledger_was_lost(desk: Desk) -> None:
     half_canceled(desk)
     desk.ledger_file.unlink()
@@ -246,6 +247,7 @@ def test_with_the_guard_of_the_audience_nobody_gets_two_campaigns_of_a_date(
     assert conditions == [{"condition_type": "Aim", "field": "aim", "op": "nosent", "value": str(web_id)}]
 
 
+@pytest.mark.wide
 def test_whom_the_local_record_knows_is_left_out_by_a_tag_even_of_a_campaign_that_is_gone(
     make_desk: Callable[..., Desk],
 ) -> None:
@@ -275,6 +277,7 @@ def test_whom_the_local_record_knows_is_left_out_by_a_tag_even_of_a_campaign_tha
     assert mailed(desk) == (PEOPLE + 2, PEOPLE + 2, 1)
 
 
+@pytest.mark.wide
 def test_without_the_local_record_a_campaign_of_the_date_that_is_gone_stops_the_repair(
     make_desk: Callable[..., Desk],
 ) -> None:
@@ -356,6 +359,7 @@ def test_an_open_repair_is_looked_after_although_the_job_is_paused(make_desk: Ca
     assert mailed(desk) == (PEOPLE, PEOPLE, 1)
 
 
+@pytest.mark.wide
 def test_a_rehearsal_knows_whom_the_local_record_covers(make_desk: Callable[..., Desk]) -> None:
     desk = make_desk("html", SENDONCE_KEEP_ADDRESSES="yes")
     half_canceled(desk)
