@@ -590,7 +590,9 @@ def test_who_holds_a_lease_older_than_the_last_write_cannot_write(place: Place) 
 def test_a_lease_that_has_expired_is_no_right_to_write_even_if_nobody_took_it(place: Place) -> None:
     backend = place.backend()
     fence = backend.take(Owner("aa" * 16, "web1", 812), 0.1).fence
-    wait_until(lambda: (grip := backend.grip()) is None or grip.left_s <= 0)
+    # Redis rounds what is left down to 0 while there is a part of a millisecond; it forgets an expired one by itself
+    is_sql = place.kind != "redis"
+    wait_until(lambda: (grip := backend.grip()) is None or (is_sql and grip.left_s <= 0))
 
     assert backend.check("", "aa" * 16, fence).value == "claim lost"
     assert not backend.renew("aa" * 16, 60)
