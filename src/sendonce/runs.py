@@ -95,7 +95,10 @@ def send(job: Job, day: date, say_last: Callable[[str], None], ordered: Ordered 
 
 def ordered_before(job: Job, day: date) -> str:
     """What was ordered beside the date's campaign so far, for who is about to order one more; "" if nothing."""
-    batch = job.ledger().glance(day.isoformat()).batch
+    return _orders_of(job.ledger().glance(day.isoformat()).batch)
+
+
+def _orders_of(batch: Batch) -> str:
     return ", ".join(
         f"{entry.role} is {entry.state}" for entry in batch.campaigns if entry.state is not State.NONE
     )
@@ -123,21 +126,21 @@ def _rules_and_ports(
     from sendonce.core.orders import order_of, with_first
 
     rule, them = rules(job, day), ports(job, lease, day)
-    if job.settings.skip_dates is not None:
-        from sendonce.adapters.holidays import skipped
-
-        why = skipped(job.settings.skip_dates, day)
-        rule = replace(rule, skipped="" if why is None else f"{day} is skipped: {why}.")
     if ordered is None:
+        if job.settings.skip_dates is not None:
+            from sendonce.adapters.holidays import skipped
+
+            why = skipped(job.settings.skip_dates, day)
+            rule = replace(rule, skipped="" if why is None else f"{day} is skipped: {why}.")
         return rule, them
     if objected := other_account(rule, them.mailer):
         raise Refused(objected.said)
-    if ordered.kind is _Kind.AGAIN and lease and (now := ordered_before(job, day)) != ordered.seen:
+    page = them.store.load(rule.date)
+    if ordered.kind is _Kind.AGAIN and lease and (now := _orders_of(page.batch)) != ordered.seen:
         raise Refused(
             f"Meanwhile somebody else ordered something for {day}: {now}. Nothing was sent by this run. "
             "Look at it (ledger show) before you order it again."
         )
-    page = them.store.load(rule.date)
     order = order_of(ordered.kind, page.batch, rule.title_key, them.mailer)
     if page.batch.main is None and lease:
         them.store.save(page, with_first(page.batch, order.first))

@@ -545,6 +545,7 @@ def test_a_record_in_a_folder_where_others_write_is_not_used(path: Path) -> None
     assert ids(in_file(path), ANN) == [MAIN.id]
 
 
+# .ci/run has the suite run as root and as nobody: this is not skipped by the first
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("which", ["file", "folder"])
 def test_what_is_somebody_elses_is_not_written_and_an_administrator_may_read_it(

@@ -39,6 +39,16 @@ def half_canceled(desk: Desk, delivered: int = 2) -> str:
     return main
 
 
+def repair_as_twin(desk: Desk) -> None:
+    """Have the record show the repair as a twin of the day's own campaign."""
+    ledger = json.loads(desk.ledger_file.read_text())
+    twin = ledger["batches"][DAY]["campaigns"][1]
+    twin["role"] = "twin"
+    for name in ("state", "nonce", "order"):
+        del twin[name]
+    desk.ledger_file.write_text(json.dumps(ledger))
+
+
 def mailed(desk: Desk) -> tuple[int, int, int]:
     """How many mails went out, to how many people, and how many at most to one, by the sandbox's own count."""
     total = desk.sandbox.mailbox()["total"]
@@ -260,11 +270,7 @@ def test_whom_the_local_record_knows_is_left_out_by_a_tag_even_of_a_campaign_tha
     # two new people; and the campaign of the repair is deleted, so Mailchimp no longer says who was sent it
     desk.sandbox.add_audience(PEOPLE + 2, id=LIST_ID)
     desk.sandbox.delete(repair)
-    ledger = json.loads(desk.ledger_file.read_text())
-    ledger["batches"][DAY]["campaigns"][1] |= {"role": "twin"}
-    for name in ("state", "nonce", "order"):
-        del ledger["batches"][DAY]["campaigns"][1][name]
-    desk.ledger_file.write_text(json.dumps(ledger))
+    repair_as_twin(desk)
 
     done = desk.send(*ORDER)
     assert done.code == 0, done.all
@@ -286,11 +292,7 @@ def test_without_the_local_record_a_campaign_of_the_date_that_is_gone_stops_the_
     assert desk.send(*ORDER, "--wait").code == 0
     repair = str(desk.record()["campaigns"][1]["id"])
     desk.sandbox.delete(repair)
-    ledger = json.loads(desk.ledger_file.read_text())
-    ledger["batches"][DAY]["campaigns"][1] |= {"role": "twin"}
-    for name in ("state", "nonce", "order"):
-        del ledger["batches"][DAY]["campaigns"][1][name]
-    desk.ledger_file.write_text(json.dumps(ledger))
+    repair_as_twin(desk)
     refused = desk.send(*ORDER)
     assert (refused.code, "cannot be left out" in " ".join(refused.err.split())) == (1, True), refused.all
     assert mailed(desk) == (PEOPLE, PEOPLE, 1)
@@ -397,3 +399,14 @@ def test_two_jobs_of_one_audience_that_start_in_the_same_minute_mail_nobody_twic
     for desk in desks:
         wait_until(lambda desk=desk: desk.send().code in {0, 1}, within_s=60)  # type: ignore[misc]
     assert mailed(desks[0]) == (PEOPLE, PEOPLE, 1)
+
+
+def test_an_order_is_not_held_up_by_a_calendar_that_skips_its_date(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk("draft", SENDONCE_SKIP_DATES="holidays.txt")
+    (desk.folder / "holidays.txt").write_text("2026-12-25 Christmas\n")
+    half_canceled(desk)
+    desk.sandbox.faults("send=reset-before nth=1")
+    assert desk.send(*ORDER).code == 75
+    (desk.folder / "holidays.txt").write_text(f"{DAY} put in afterwards\n")
+    wait_until(lambda: desk.send(*ORDER).code == 0, within_s=60, what="the repair is through")
+    assert mailed(desk) == (PEOPLE, PEOPLE, 1)

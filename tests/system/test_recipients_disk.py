@@ -53,6 +53,7 @@ def on_record(desk: Desk) -> int:
 
 
 @pytest.mark.system
+# .ci/run, which alone has system tests run, does so as root: there it is not skipped
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 @pytest.mark.parametrize("size_kib", [300, 1000, 1400, 1800, 2200, 2600])
 def test_a_disk_that_is_full_leaves_the_record_as_it_was_and_room_lets_the_next_sync_go_on(

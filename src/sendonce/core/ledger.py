@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from sendonce.core.errors import InvariantBroken, LedgerDamaged, StateUnusable
-from sendonce.core.model import Attempt, Batch, Entry, Pause, Reset, State
+from sendonce.core.model import Attempt, Batch, Entry, Pause, Reset, State, repair_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,7 +67,9 @@ class Ledger(NamedTuple):
 
         They are `sending`, or scheduled and not sent, or sent without a number of recipients.
         """
-        earlier = sorted(known for known, raw in self._batches.items() if known < day and _is_open(raw))
+        earlier = sorted(
+            known for known, raw in self._batches.items() if known < day and _is_open(known, raw)
+        )
         return tuple(self.batch(known) for known in earlier)
 
     @property
@@ -171,7 +173,7 @@ class Ledger(NamedTuple):
     def row(self, day: str) -> Row:
         """Return the batch of `day` as a store with rows keeps it. Raise LedgerDamaged as `dump`."""
         raw = self._batches[day]
-        return Row(raw["state"], is_open=_is_open(raw), text=_row_text(raw))
+        return Row(raw["state"], is_open=_is_open(day, raw), text=_row_text(raw))
 
     def rows(self) -> dict[str, Row]:
         """Return all batches as rows, oldest first."""
@@ -478,16 +480,12 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _is_open(raw: Mapping[str, Any]) -> bool:
-    entries = _campaigns("", raw)
-    main = next((entry for entry in entries if entry.get("role", "main") == "main"), {})
+def _is_open(day: str, raw: Mapping[str, Any]) -> bool:
+    main = next((entry for entry in _campaigns(day, raw) if entry.get("role", "main") == "main"), {})
     match raw["state"]:
         case State.SENDING:
             # one that stopped half-way and was completed is closed
-            return not any(
-                str(entry.get("role", "")).startswith("remaining ") and entry.get("state") == State.SENT
-                for entry in entries
-            )
+            return repair_of(_read_batch(day, raw)) is None
         case State.SENT:
             return main.get("emails_sent") is None
         case State.SKIPPED:

@@ -13,7 +13,6 @@ from sendonce.core.decide import Look
 from sendonce.core.errors import CredentialsRejected, NoAnswer, Refused
 from sendonce.core.guards import NO_GUARDS, Facts, Former, Guard, Mailed, Scope, objection, of_account
 from sendonce.core.model import Batch, Ending, Entry, Outcome, Page, Source, State
-from sendonce.core.parts import MAIN
 from sendonce.core.reach import has_reached, is_of_date
 
 if TYPE_CHECKING:
@@ -71,14 +70,9 @@ def _with_reached(look: Look, page: Page, listing: Listing, mailer: Mailer, rule
             lost.append(entry.id)
     ahead = [c for c in listing.campaigns if c.id not in own and _is_about_to_be_sent(c, listing.at)]
     is_wide = rules.scope is Scope.AUDIENCE
-    look = replace(
+    return replace(
         look, reached=tuple(found.values()), lost=tuple(lost), ahead=tuple(ahead) if is_wide else ()
     )
-    if rules.role == MAIN:
-        return look
-    # the campaign that a repair completes is no reason to wait for a gap: nobody gets both
-    others = (c for c in listing.campaigns if c.id not in found and not belongs(c.title, rules.title_key))
-    return replace(look, last_mailed=_last_mailed(others))
 
 
 def _is_about_to_be_sent(campaign: Campaign, now: datetime) -> bool:
